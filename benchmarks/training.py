@@ -401,7 +401,7 @@ def _nothing() -> npt.NDArray[np.float32]:
 # ---- PyTorch's loop
 
 
-class _Net(torch.nn.Module):
+class _Net(torch.nn.Module):  # type: ignore[misc]
     """A model as a module of PyTorch, which gives the loss."""
 
     def __init__(self, model: Model, parameters: dict[str, Array]) -> None:

@@ -1,8 +1,8 @@
 """What every test shares.
 
 ``benchmarks/`` can be imported, and an installed tunegrad wins over the checkout's. On a busy
-machine drawing examples may be slow; that is no fault of a test. No test touches the network, and
-what fails now and then is on a list.
+machine drawing an example, and a test of it, may be slow; that is no fault of a test. No test
+touches the network, and what fails now and then is on a list.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 # Last on the path, not first: where the wheel is installed, the wheel is what is tested.
 sys.path.append(str(Path(__file__).parents[1]))
@@ -45,10 +46,14 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 
 settings.register_profile(
     "tunegrad",
+    deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
     derandomize=os.environ.get("TUNEGRAD_FUZZ_ANEW") != "1",
 )
 settings.load_profile("tunegrad")
+# What Hypothesis draws follows from the test alone, not from numbers in the sources of whatever is
+# imported by then, which it would read in every process.
+providers._get_local_constants = lambda: providers._local_constants
 
 from tests import fuzzing, no_network, peaks, quarantine  # noqa: E402  # found by the path above
 from tunegrad.devices.processes.isolated import preload, start_fork_server  # noqa: E402

@@ -166,7 +166,7 @@ def test_teams_are_of_other_cores_and_kept() -> None:
 @pytest.fixture
 def meeting(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Barrier]:
     """Plans of two threads meet before they run: a call that waits for another one breaks it."""
-    barrier = threading.Barrier(2, timeout=5.0)
+    barrier = threading.Barrier(2, timeout=WAIT_S)
     run = Team.run_plan
 
     def met(self: Team, plan: object) -> None:
@@ -198,6 +198,7 @@ def test_calls_of_one_model_run_side_by_side(meeting: threading.Barrier) -> None
 
 
 def test_models_of_all_threads_take_turns(meeting: threading.Barrier) -> None:
+    meeting._timeout = 1.0  # type: ignore[attr-defined]
     threads = len(os.sched_getaffinity(0))
     (f, a, _), (g, b, _) = product(64, threads), product(48, threads)
     with ThreadPoolExecutor(2) as pool:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tunegrad.devices.host.team import Bulk, Team
@@ -135,7 +135,6 @@ def test_bulk_fills_all_of_a_buffer_and_no_more(bulk, nbytes):
 
 
 @given(data=st.data())
-@settings(deadline=None)
 def test_bulk_assigns_what_numpy_assigns(bulk, data):
     """Views of any strides: transposed, cut out, broadcast, turned round."""
     kind = data.draw(st.sampled_from([np.int8, np.int16, np.float32, np.float64]))

@@ -60,7 +60,7 @@ def products(draw: st.DrawFn) -> Tensor:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(products(), targets)
 def test_defaults_of_products_are_legal(product: Tensor, target: Target) -> None:
     for launch in schedule(prepared((product.node,), "bf16-dot", target)).launches:

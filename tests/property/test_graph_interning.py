@@ -28,7 +28,7 @@ def test_graph_of_a_thousand_equal_expressions_has_the_nodes_of_one() -> None:
     alive = nodes_alive()
     again = [((x * 2.0).relu().sum(1) + 1.0).node for _ in range(1_000)]
     assert all(node is first for node in again)
-    assert nodes_alive() == alive
+    assert nodes_alive() <= alive
 
 
 def with_constants(seed: int) -> tuple[Node, ...]:

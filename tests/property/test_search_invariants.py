@@ -44,7 +44,7 @@ def play(search, batches, batch):
 
 
 @pytest.mark.parametrize("cls", [BeamSearcher, RandomSearcher])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(case=surfaces(), seed=st.integers(0, 9), batch=st.integers(1, 9))
 def test_search_measures_nothing_twice_and_is_never_slower_than_the_default(cls, case, seed, batch):
     with open_store(":memory:", "write") as store:
@@ -61,7 +61,7 @@ def test_search_measures_nothing_twice_and_is_never_slower_than_the_default(cls,
 
 
 @pytest.mark.parametrize("cls", [BeamSearcher, RandomSearcher])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(case=surfaces(), seed=st.integers(0, 9), batch=st.integers(1, 9), data=st.data())
 def test_search_killed_anywhere_ends_where_it_would_have(cls, case, seed, batch, data):
     with open_store(":memory:", "write") as store:

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from store_worlds import dump, stores
 
@@ -20,8 +20,8 @@ from tunegrad.db.exchange.importing import read_export
 from tunegrad.db.exchange.merge import merge_contents, with_imported
 from tunegrad.db.exchange.stores import prune_contents
 
-EXAMPLES = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-FEW = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EXAMPLES = settings(max_examples=25)
+FEW = settings(max_examples=12)
 NOTHING = Contents()
 
 

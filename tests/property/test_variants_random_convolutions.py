@@ -29,7 +29,7 @@ def convolutions(draw: st.DrawFn) -> Conv:
     )  # fmt: skip
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(convolutions())
 def test_variants_compute_what_the_direct_kernel_does(conv: Conv) -> None:
     plan = conv.plan()

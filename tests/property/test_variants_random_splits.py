@@ -124,7 +124,7 @@ def ran_split(made: Split, memory: list[Array]) -> Array:
     return y
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(folds(), st.integers(1, 9), st.sampled_from([1, 1, 2, 4]))
 def test_halves_compute_what_the_direct_kernel_does(fold: Fold, chunks: int, lanes: int) -> None:
     plan = fold.plan()

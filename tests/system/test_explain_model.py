@@ -21,7 +21,7 @@ def test_tuned_model_is_explained_and_its_store_left_alone(tmp_path: Path) -> No
     settings = replace(settings_of(tmp_path, 600.0, store), max_trials=30)
     tune_model(settings, [])
     before = store.read_bytes()
-    report = tg.explain(settings, store=store, budget_s=10.0, asm=True)
+    report = tg.explain(settings, store=store, budget_s=600.0, asm=True)
     assert store.read_bytes() == before
     shown = show(settings)
     assert [(r.key, r.uses, r.actions, r.outcome) for r in report.rows] == [
@@ -53,7 +53,9 @@ def test_tuned_model_is_explained_and_its_store_left_alone(tmp_path: Path) -> No
 def test_one_kernel_is_explained_alone_without_any_store(tmp_path: Path) -> None:
     path = str(model_file(tmp_path))
     names = [r.kernel for r in tg.explain(path, store=False, threads=THREADS, budget_s=0.01).rows]
-    report = tg.explain(path, store=False, threads=THREADS, kernel=names[0], budget_s=5.0, asm=True)
+    report = tg.explain(
+        path, store=False, threads=THREADS, kernel=names[0], budget_s=600.0, asm=True
+    )
     (row,) = report.rows
     assert (row.kernel, row.outcome, row.origin, row.share) == (names[0], "miss", "default", None)
     assert report.store == ""

@@ -5,7 +5,6 @@ it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -237,8 +236,9 @@ def test_a_session_decides_images_first_and_searches_the_kernels_of_that_form(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = ModelSpec("images", f"kernels:{WORK.key}", source="a function")
-    settings = TuneSettings(spec, "cpu", THREADS, 2.0, "beam", tmp_path / "s.db", 3)
-    monkeypatch.setattr(deciding, "RACE_SHARE", 20.0)
+    settings = TuneSettings(
+        spec, "cpu", THREADS, 600.0, "beam", tmp_path / "s.db", 3, max_trials=12
+    )
     monkeypatch.setattr(deciding, "choose_cuts", lambda *_: frozenset())
     monkeypatch.setattr(deciding, "candidates_of", lambda work, *_: VariantCandidates(work, {}))
     raced_as(monkeypatch, winning(BLOCKS))
@@ -246,7 +246,7 @@ def test_a_session_decides_images_first_and_searches_the_kernels_of_that_form(
     assert {r.key for r in report.rows} == keys(plan(BLOCKS))
     with open_store(settings.store) as store:
         assert stored_images(FUSION, here(), store) == BLOCKS
-    again = run_session(replace(settings, budget_s=2.0), WORK, [])
+    again = run_session(settings, WORK, [])
     assert {r.key for r in again.rows} == keys(plan(BLOCKS))
 
 

@@ -194,9 +194,9 @@ def session_withdraws(directory: Path, kind: str, seed: int) -> bool:
     """Whether a session withdrew anything; in any case it ends as it must."""
     listener, settings = (
         Listener(),
-        settings_of(directory, 6.0, directory / f"s{seed}.db", "random"),
+        settings_of(directory, 600.0, directory / f"s{seed}.db", "random"),
     )
-    settings = replace(settings, seed=seed)
+    settings = replace(settings, seed=seed, max_trials=32)
     work = workload_of_spec(settings.model)
     report = run_session(settings, work, [listener], planted_in_model.hooks(kind))
     assert report.mismatch == ""
@@ -248,8 +248,9 @@ def test_defaults_of_a_model_that_its_winners_make_slower_stand_again(
         f"model {world.work.name}: its winners are slower here than its default schedules, 0."
     )
     assert message.endswith("x; these stand again")
+    assert {key for key, w in whole.weighed.items() if w.default_s == w.winner_s} == fresh
     assert whole.by_turns is not None
-    assert (whole.by_turns < 0.97) is others
+    assert not others or whole.by_turns < 0.97
 
 
 @pytest.mark.parametrize("world", [""], indirect=True)

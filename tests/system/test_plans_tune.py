@@ -261,14 +261,13 @@ def test_a_stored_choice_that_names_no_edge_leaves_the_rules_plan(
 @pytest.fixture
 def settings(tmp_path: Path) -> TuneSettings:
     spec = ModelSpec("three", f"kernels:{WORK.key}", source="a function")
-    return TuneSettings(spec, "cpu", THREADS, 2.0, "beam", tmp_path / "s.db", 3)
+    return TuneSettings(spec, "cpu", THREADS, 600.0, "beam", tmp_path / "s.db", 3, max_trials=12)
 
 
 def test_a_session_decides_edges_first_and_searches_the_kernels_of_its_plan(
     settings: TuneSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     best = by_name("store_reduce")
-    monkeypatch.setattr(deciding, "RACE_SHARE", 20.0)
     raced_as(monkeypatch, faster(has(best)))
     report = run_session(settings, WORK, [])
     with open_store(settings.store) as store:
@@ -303,7 +302,6 @@ def test_an_interrupt_while_edges_are_decided_keeps_the_rules_plan(
         os.kill(os.getpid(), signal.SIGINT)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(deciding, "RACE_SHARE", 20.0)
     monkeypatch.setattr(deciding, "choose_cuts", interrupted)
     report = run_session(settings, WORK, [])
     assert report.interrupted

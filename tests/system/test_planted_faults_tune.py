@@ -23,6 +23,8 @@ from tunegrad.trial import Status, Trial
 from tunegrad.tuning.session import SEARCH_POLICY, run_session
 from tunegrad.tuning.workload import workload_of_spec
 
+pytestmark = pytest.mark.timing
+
 THREADS, TRIALS = 2, 80
 
 
@@ -38,9 +40,7 @@ def survived(
     tmp_path_factory: pytest.TempPathFactory, places: dict[str, str]
 ) -> Iterator[Survived]:
     directory = tmp_path_factory.mktemp("faults")
-    # Ended by its number of candidates, not by its budget, which is what a busy machine needs for
-    # as many.
-    settings = settings_of(directory, 90.0, directory / "f.db", "random")
+    settings = settings_of(directory, 600.0, directory / "f.db", "random")
     settings = replace(settings, threads=THREADS, patience=0, max_trials=TRIALS)
     workload = workload_of_spec(settings.model)
     with pytest.MonkeyPatch.context() as patch:

@@ -62,8 +62,8 @@ def repository(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rounds that show a factor of 15."""
-    for name, value in (("ALPHA", 0.05), ("SCREEN", 5), ("CONFIRM", 6), ("LEAD", 1)):
+    """Rounds that show a factor of 15: all six of a test, or noise tells equal commits apart."""
+    for name, value in (("ALPHA", 0.02), ("SCREEN", 5), ("CONFIRM", 6), ("LEAD", 1)):
         monkeypatch.setattr(bisecting, name, value)
 
 

@@ -28,7 +28,7 @@ class Fragile(Listener):
 def test_observer_that_raises_ends_the_session_and_what_was_measured_stays(tmp_path: Path) -> None:
     store = tmp_path / "f.db"
     with pytest.raises(RuntimeError, match="the display broke"):
-        tune_model(settings_of(tmp_path, 20.0, store), [Fragile()])
+        tune_model(settings_of(tmp_path, 600.0, store), [Fragile()])
     with open_store(store, "write") as opened:  # the writer's lock is free again
         (session,) = opened.sessions()
         assert session.ended_s is not None

@@ -4,8 +4,9 @@ winner.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import planted
 import pytest
@@ -47,7 +48,8 @@ def survived(
 ) -> Iterator[Survived]:
     def attempt(times: float) -> Survived:
         directory, listener = tmp_path_factory.mktemp("hostile"), Listener()
-        settings = settings_of(directory, 8.0 * times, directory / "h.db", "random")
+        settings = settings_of(directory, 600.0, directory / "h.db", "random")
+        settings = replace(settings, max_trials=int(32 * times))
         workload = workload_of_spec(settings.model)
         report = run_session(settings, workload, [listener], planted.HOOKS)
         with open_store(settings.store) as store:
@@ -95,6 +97,4 @@ def test_winners_are_right(survived: Survived) -> None:
 
 
 def test_report_counts_the_statuses(survived: Survived) -> None:
-    counts = survived.report.candidates
-    assert counts["crashed"] >= 1
-    assert sum(counts.values()) == len(survived.trials)
+    assert survived.report.candidates == Counter(t.measurement.status for t in survived.trials)

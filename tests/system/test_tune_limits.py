@@ -40,10 +40,10 @@ def settings_of(
 
 
 def test_bound_on_candidates_is_kept_and_remembered(tmp_path: Path) -> None:
-    settings = settings_of(tmp_path, ["first"], 60.0, max_trials=12)
+    settings = settings_of(tmp_path, ["first"], 600.0, max_trials=12)
     report = tune_model(settings)
     assert report.stopped == "trials"
-    assert report.saved_s > 20.0
+    assert report.saved_s > 300.0
     with open_store(settings.store) as store:
         assert store.count({report.session}, SEARCH_POLICY) == 12
         spent_s = store.stats().spent_s
@@ -59,7 +59,7 @@ def test_bound_on_candidates_is_kept_and_remembered(tmp_path: Path) -> None:
 
 def test_bound_smaller_than_the_kernels_measures_that_many_defaults(tmp_path: Path) -> None:
     listener = Listener()
-    report = tune_model(settings_of(tmp_path, ["first"], 60.0, max_trials=1), [listener])
+    report = tune_model(settings_of(tmp_path, ["first"], 600.0, max_trials=1), [listener])
     assert [e.origin for e in listener.of(CandidateMeasured)] == ["default"]
     assert report.stopped == "trials"
     assert report.tuned_ms is not None
@@ -67,11 +67,11 @@ def test_bound_smaller_than_the_kernels_measures_that_many_defaults(tmp_path: Pa
 
 def test_target_that_the_defaults_reach_stops_at_once(tmp_path: Path) -> None:
     listener = Listener()
-    report = tune_model(settings_of(tmp_path, ["first"], 60.0, target_ms=1e6), [listener])
+    report = tune_model(settings_of(tmp_path, ["first"], 600.0, target_ms=1e6), [listener])
     assert report.stopped == "target"
     assert {e.origin for e in listener.of(CandidateMeasured)} == {"default"}
     assert report.target_ms == 1e6
-    assert report.saved_s > 20.0
+    assert report.saved_s > 300.0
 
 
 def test_models_are_tuned_together_and_a_shared_kernel_once(
@@ -79,7 +79,7 @@ def test_models_are_tuned_together_and_a_shared_kernel_once(
 ) -> None:
     # Races of plans could decide for other kernels.
     monkeypatch.setattr("tunegrad.tuning.questions.cut.CONTENDING", 0.0)
-    settings = settings_of(tmp_path, ["first", "second"], 47.5, patience=24)
+    settings = settings_of(tmp_path, ["first", "second"], 600.0, max_trials=48)
     listener = Listener()
     reports = tune_models(settings, [listener])
     works = [workload_of_spec(spec, settings.seed) for spec in settings.models]

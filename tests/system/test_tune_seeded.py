@@ -21,7 +21,7 @@ def tuned(
     a, b = np.ones((n, 32), np.float32), np.ones((32, 48), np.float32)
     observers = [] if listener is None else [listener]
     return tg.tune_callable(
-        lambda a, b: (a @ b).relu(), a, b, budget_s=60.0, store=store, threads=THREADS,
+        lambda a, b: (a @ b).relu(), a, b, budget_s=600.0, store=store, threads=THREADS,
         max_trials=24,
         observers=observers, warm_start=warm_start,
     )  # fmt: skip

@@ -62,7 +62,7 @@ def test_a_step_runs_with_the_winners_of_its_tune(tmp_path: Path) -> None:
 
     plain = made(False)
     report = tg.tune(
-        plain.step_model(x, y), store=store, threads=THREADS, budget_s=60.0, max_trials=20
+        plain.step_model(x, y), store=store, threads=THREADS, budget_s=600.0, max_trials=20
     )
     assert report.training
     assert not report.mismatch

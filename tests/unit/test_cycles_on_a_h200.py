@@ -6,7 +6,6 @@ from math import prod
 from pathlib import Path
 
 import pytest
-from scipy.stats import spearmanr
 
 from benchmarks.recorded import read_recording
 from tools.gpu_models import SPACES
@@ -23,6 +22,8 @@ H200 = cuda_target(
 
 @pytest.mark.parametrize("name", ["conv 64 56", "conv 256 14"])
 def test_model_of_cycles_ranks_the_blocks_of_a_convolution(name: str) -> None:
+    from scipy.stats import spearmanr  # takes a second, in each process that collects the tests
+
     recording = read_recording(DATA / f"{name.replace(' ', '_')}.jsonl.gz").recording
     kernel = SPACES[name][0]()
     found = warp_contraction(kernel, H200)

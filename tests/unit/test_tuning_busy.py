@@ -59,8 +59,8 @@ def test_a_run_on_a_gpu_lacks_what_its_one_thread_lacks() -> None:
 
 
 def test_own_work_is_not_that_of_others() -> None:
-    before, until_s = cpu_use(), time.monotonic() + 0.5
-    while time.monotonic() < until_s:
+    before, until_s = cpu_use(), time.process_time() + 0.2
+    while time.process_time() < until_s:
         os.getpid()
     after = cpu_use()
     assert after.own_s - before.own_s > 0.05

@@ -82,7 +82,7 @@ def test_text() -> None:
     ).strip("\n")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     batch=st.integers(1, 2), channels=st.integers(1, 7), outputs=st.integers(16, 18),
     size=st.integers(5, 11),
