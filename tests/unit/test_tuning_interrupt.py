@@ -166,3 +166,13 @@ def test_deadline_of_a_search_in_another_thread_is_met_at_the_next_wait() -> Non
     interrupt = Interrupt(clock=lambda: 7.0)
     with interrupt.until(7.0), pytest.raises(OutOfTimeError), interrupt.breakable():
         pytest.fail("entered")
+
+
+@pytest.mark.parametrize("left_by", [OutOfTimeError, KeyboardInterrupt])
+def test_wait_that_c_code_goes_on_with_is_left_all_the_same(left_by: type[BaseException]) -> None:
+    """What a handler raised is then the cause of a SystemError, as of Ray's ``wait``."""
+    with Interrupt() as interrupt:
+        with pytest.raises(left_by), interrupt.breakable():
+            raise SystemError("wait returned a result with an exception set") from left_by()
+        with pytest.raises(SystemError, match="of its own"), interrupt.breakable():
+            raise SystemError("of its own")

@@ -56,6 +56,10 @@ class Interrupt:
             if self._clock() >= self._deadline_s:
                 raise OutOfTimeError
             yield
+        except SystemError as error:  # by code in C that went on, as Ray's does
+            if isinstance(error.__cause__, (KeyboardInterrupt, OutOfTimeError)):
+                raise error.__cause__ from None
+            raise
         finally:
             self._breakable = False
 
