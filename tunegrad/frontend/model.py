@@ -391,8 +391,8 @@ def model_of_spec(spec: ModelSpec) -> Model:
     built = [(i.shape, i.dtype.name) for i in model.inputs]
     if said and said != built:
         raise ModelError(
-            f"{spec.source}: [input] says {_listed(said)}, and builder {spec.builder} makes a "
-            f"model of {_listed(built)}"
+            f"{spec.source}: [input] says {_listed(said):.300}, and builder {spec.builder} makes a "
+            f"model of {_listed(built):.300}"
         )
     if spec.train:
         from .training import step_of

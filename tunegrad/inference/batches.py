@@ -162,6 +162,8 @@ def _files(path: Path) -> list[Path]:
 
 def _read(path: Path) -> Any:
     """An array, or arrays by name. Raises ModelError."""
+    if not path.is_file():  # a pipe is never at its end
+        raise ModelError(f"batches {path}: it is no regular file")
     try:
         found = np.load(path, allow_pickle=False)
         if isinstance(found, np.ndarray):

@@ -217,6 +217,10 @@ class Fence:
 Arg = object
 
 
+_MOST_ELEMENTS = 1 << 60
+"""Elements of a tensor: their offsets in bytes are numbers of 64 bits."""
+
+
 class Node:
     """One interned operation: ``op``, its sources, its argument, and the inferred ``shape`` and
     ``dtype``.
@@ -237,6 +241,8 @@ class Node:
         found = _INTERNED.get(key)
         if found is not None:
             return found
+        if prod(shape) > _MOST_ELEMENTS:
+            raise ShapeError(f"{op}: a tensor of shape {shape} has over 2^60 elements")
         node = object.__new__(cls)
         node.op, node.srcs, node.arg, node.shape, node.dtype = op, srcs, arg, shape, dtype
         _INTERNED[key] = node

@@ -112,7 +112,8 @@ def check_structure(proto: Any, name: str) -> int:
     missing = missing_operators(proto.graph)
     if missing:
         raise ModelError(
-            f"model {name}: {len(missing)} operators are not supported: {', '.join(missing)}"
+            f"model {name}: {len(missing)} operators are not supported: "
+            f"{', '.join(f'{m:.80}' for m in missing)}"
         )
     _check_graph(proto.graph, _context(proto, opset), name)
     return int(opset)

@@ -12,6 +12,7 @@ to extents that have nothing in common.
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -201,6 +202,8 @@ def model(path: str, **given: object) -> Model:
             f"model {path}: ONNX files need the package onnx: pip install 'tunegrad[onnx]' "
             f"({error})"
         ) from None
+    if os.path.exists(path) and not os.path.isfile(path):  # a pipe is never at its end
+        raise ModelError(f"model {path} is no regular file")
     try:
         proto = onnx.load(path)
     except Exception as error:  # noqa: BLE001  # protobuf and onnx raise many kinds
