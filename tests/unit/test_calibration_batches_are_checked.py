@@ -54,8 +54,12 @@ def test_files_that_hold_no_arrays(tmp_path: Path) -> None:
     cut = tmp_path / "cut.npy"
     np.save(cut, _good())
     cut.write_bytes(cut.read_bytes()[:100])
+    pipes = tmp_path / "pipes"
+    pipes.mkdir()
+    os.mkfifo(pipes / "a.npz")
     for path, said in (
         (empty, "there are none in"),
+        (pipes, "it is no regular file"),
         (objects, "Object arrays cannot be loaded"),
         (text, "holds no arrays"),
         (cut, "holds no arrays"),

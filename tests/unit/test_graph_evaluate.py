@@ -7,6 +7,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+import tunegrad as tg
 from tests.graph_builders import add, conv, layer_norm, matmul, max_pool, softmax, tensor, weight
 from tunegrad.errors import ShapeError
 from tunegrad.frontend.nodes.movement import cat
@@ -163,3 +164,12 @@ def test_graph_joining_takes_no_memory_of_the_result_for_each_part() -> None:
         tracemalloc.stop()
     assert np.array_equal(got, -values.reshape(-1))
     assert most < 6 * values.nbytes
+
+
+@pytest.mark.parametrize("batch", [10**16, 10**30])
+def test_tensors_beyond_64_bits_are_one_error(batch: int) -> None:
+    said = rf"a tensor of shape \({batch}, .*\) has over 2\^60 elements"
+    with pytest.raises(ShapeError, match=said):
+        g.graph_input("x", (batch, 784), F32)
+    with pytest.raises(ShapeError, match=said):
+        tg.load(f"mlp[batch={batch}]", store=False, threads=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,28 @@ def test_what_is_no_model_is_one_line(tmp_path: Path) -> None:
             continue
     with pytest.raises(ModelError, match="there is no such file"):
         tg.load(str(tmp_path / "none.onnx"))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    """As the path that a model's TOML file gives."""
+    os.mkfifo(tmp_path / "pipe.onnx")
+    with pytest.raises(ModelError, match="is no regular file"):
+        model(str(tmp_path / "pipe.onnx"))
+
+
+def test_operators_of_any_name_are_a_short_error(tmp_path: Path) -> None:
+    nodes = [helper.make_node("x" * 50_000, ["x"], ["y"])]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])],
+        [helper.make_empty_tensor_value_info("y")],
+        [],
+    )
+    onnx.save(helper.make_model(graph), tmp_path / "long.onnx")
+    with pytest.raises(ModelError, match="1 operators are not supported: xxx") as caught:
+        model(str(tmp_path / "long.onnx")).build({})
+    assert len(str(caught.value)) < 200
 
 
 def test_a_small_file_does_not_ask_for_much_memory(tmp_path: Path) -> None:

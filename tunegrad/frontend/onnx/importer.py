@@ -12,7 +12,6 @@ to extents that have nothing in common.
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -202,7 +201,7 @@ def model(path: str, **given: object) -> Model:
             f"model {path}: ONNX files need the package onnx: pip install 'tunegrad[onnx]' "
             f"({error})"
         ) from None
-    if os.path.exists(path) and not os.path.isfile(path):  # a pipe is never at its end
+    if Path(path).exists() and not Path(path).is_file():  # a pipe is never at its end
         raise ModelError(f"model {path} is no regular file")
     try:
         proto = onnx.load(path)
