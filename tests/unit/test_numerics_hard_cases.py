@@ -31,6 +31,15 @@ def test_variance_does_not_depend_on_where_numbers_lie(centre):
     np.testing.assert_allclose(Tensor(x[0]).var_mean()[0].numpy(), want[0], rtol=2e-5)
 
 
+@pytest.mark.parametrize(("shape", "axis"), [((512, 64), 0), ((65537, 3), 0), ((3, 65537), 1)])
+@pytest.mark.parametrize("centre", [0, 1e5, 1e7])
+def test_variance_along_columns_and_long_rows_is_as_exact(shape, axis, centre):
+    """Sums of 512 numbers around 1e7 are off by 76 in one chain, and so would the mean be."""
+    x = (np.random.default_rng(3).standard_normal(shape) + centre).astype(np.float32)
+    want = x.astype(np.float64).var(axis, ddof=1)
+    np.testing.assert_allclose(Tensor(x).var(axis).numpy(), want, rtol=4e-6)
+
+
 def test_variance_of_equal_numbers_is_zero_and_of_one_is_none():
     x = np.full((3, 7), 16777217.3, np.float32)
     assert not Tensor(x).var(1).numpy().any()

@@ -50,8 +50,13 @@ def _around_vjp(g: Handle, _: Handle, x: Handle, axes: tuple[int, ...]) -> Handl
 
 @custom_vjp(_around_vjp)
 def _around(x: Handle, axes: tuple[int, ...]) -> Handle:
-    """The sum of squared distances from the mean, in two passes."""
-    distance = x - x.mean(axes, True)
+    """The sum of squared distances from the mean, in two passes. The mean is a first element and
+    the mean distance from it: far from zero, sums of distances are as exact as those around it.
+    """
+    first = x
+    for axis in axes:
+        first = first.narrow(axis, 0, min(1, x.shape[axis]))
+    distance = x - (first + (x - first).mean(axes, True))
     squares, total = (distance * distance).sum(axes, True), distance.sum(axes, True)
     # for numbers around 1e7, the mean's rounding is large
     return (squares - total * (total / float(_count(x, axes) or 1))).clamp(0)
