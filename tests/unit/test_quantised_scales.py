@@ -130,6 +130,29 @@ def test_a_pool_pads_with_the_least_byte() -> None:
     np.testing.assert_array_equal(evaluate(after, {"x": x})[0], evaluate((pool.node,), {"x": x})[0])
 
 
+@pytest.mark.parametrize("zero", [0, 7, 255])
+@pytest.mark.parametrize("length", [64, 61])
+def test_compiled_steps_saturate_and_round_to_even(zero: int, length: int) -> None:
+    """Vectors round to integers by one instruction, which has one value for all that is beyond, and
+    take the zero point off before they are floats again.
+    """
+    given = np.linspace(-300, 300, length, dtype=np.float32)
+    given[:12] = [np.nan, np.inf, -np.inf, 3e9, -3e9, 1e38, 0.5, 1.5, -0.5, 255.5, -7.5, 2.0**31]
+
+    def made(x: Tensor, q: Tensor) -> tuple[Tensor, ...]:
+        bytes_of = steps(x, zero, 1.0)
+        left = floats(bytes_of, zero, 0.5) + floats(q, zero, 0.25)
+        return bytes_of, left, x.round().clamp(0.0, 255.0).cast("u8")
+
+    q = drawn((length,), "u8", 3)
+    got = tg.compile(made, Tensor(given), Tensor(q), store=False)(given, q)
+    want = np.nan_to_num(np.clip(np.rint(given) + zero, 0, 255)).astype(np.uint8)
+    np.testing.assert_array_equal(got[0], want)
+    apart = (want - np.float32(zero)) * np.float32(0.5)
+    np.testing.assert_array_equal(got[1], apart + (q - np.float32(zero)) * np.float32(0.25))
+    np.testing.assert_array_equal(got[2], np.nan_to_num(np.clip(np.rint(given), 0, 255)))
+
+
 @pytest.mark.parametrize("scale", [0.0, 1e-38, 2.0**40, np.inf, np.nan, -0.5])
 def test_a_scale_that_is_no_step_stays_a_divisor(scale: float) -> None:
     rows = Tensor.input("r", (4, 8), "u8")

@@ -5,7 +5,8 @@ numpy folds them):
 
     op(CONST, FULL ...)       -> CONST              each constant-only part, at its last computing
                                                     node; movement above it stays
-    cast(CONST)               stays                 from floats of 16 bits: half the bytes are read
+    cast(CONST)               stays                 from floats of 16 bits: half the bytes are read;
+                                                    of one byte: it is known to be whole
     tf32(CONST)               stays                 the kernel's text says what it multiplies
     op(expand(a), expand(b))  -> expand(op(a, b))   of constants: no broadcast is ever stored
     op(FULL, FULL)            -> FULL
@@ -31,7 +32,7 @@ from typing import cast as typed
 import numpy as np
 
 from . import graph as g
-from .dtypes import I8, I32, U8, DType
+from .dtypes import F32, I8, I32, U8, DType
 from .expr import Op
 from .graph import MOVEMENT, GraphOp, Node, Step, topological
 from .interpret.evaluate import evaluate
@@ -96,7 +97,7 @@ def _with_constants(outputs: tuple[Node, ...], steps: list[Step] | None) -> tupl
         if n in wanted and n.op in MOVEMENT | {GraphOp.CONTIGUOUS}:
             wanted.add(n.srcs[0])
             shown.update(n.srcs if n in shown else ())
-        elif n in wanted and n not in shown and g.converts_reads(n):
+        elif n in wanted and n not in shown and (g.converts_reads(n) or _is_byte(n)):
             wanted.add(n.srcs[0])
         elif n in wanted and n.srcs and holds[n]:
             needed.add(n)
@@ -108,6 +109,12 @@ def _with_constants(outputs: tuple[Node, ...], steps: list[Step] | None) -> tupl
         else:
             new[n] = g.with_sources(n, srcs)
     return stepped(outputs, new, steps)
+
+
+def _is_byte(n: Node) -> bool:
+    """True for one byte as a float, a zero point: a kernel that reads a byte knows what it is."""
+    x = n.srcs[0] if n.op is GraphOp.CAST and n.dtype == F32 else n
+    return x is not n and x.op is GraphOp.CONST and x.dtype == U8 and x.size == 1
 
 
 def _evaluated(n: Node) -> Node:

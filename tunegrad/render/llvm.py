@@ -23,7 +23,7 @@ from math import nan
 from typing import Any
 
 from tunegrad.errors import InternalError
-from tunegrad.ir.dtypes import BOOL, I64, DType
+from tunegrad.ir.dtypes import BOOL, F32, I64, DType
 from tunegrad.ir.expr import Op
 from tunegrad.ir.index import Atom, Element, FloorDiv, Index, Valid, Var, as_index
 from tunegrad.ir.program import (
@@ -65,6 +65,7 @@ from .llvm_operations import (
     of_pairs,
     pair_of,
     quad_of,
+    with_steps,
 )
 from .llvm_tiles import Tiles
 from .llvm_values import (
@@ -87,6 +88,9 @@ _COMPARE = {
     Op.LT: ("olt", "slt", "ult"), Op.EQ: ("oeq", "eq", "eq"), Op.NE: ("une", "ne", "ne")
 }  # fmt: skip
 """Of floats, of integers with a sign, of those without (bools among them)."""
+
+_STEPPING = frozenset((Op.ROUND, Op.ADD, Op.SUB))
+"""Operations that quantise, and take off what was added."""
 
 _MATH = frozenset((Op.EXP, Op.LOG, Op.LOG2, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW))
 
@@ -982,7 +986,9 @@ class _Renderer(LlvmValues):
         if s.dtype.is_pair:
             return of_pairs(self, op, a, s.lanes)
         if s.dtype.is_float:
-            return of_floats(self, op, a, s)
+            made = of_floats(self, op, a, s)
+            stepping = s.lanes in self.nearest and s.dtype == F32 and op in _STEPPING
+            return with_steps(self, op, a, s, made) if stepping else made
         return of_integers(self, op, a, s)
 
     def _math(self, op: Op, a: list[str], s: VType) -> str:

@@ -40,6 +40,10 @@ def converted(to: LlvmValues, v: str, s: VType, t: VType) -> str:
         return to.named(f"{'fcmp une' if s.dtype.is_float else 'icmp ne'} {a} {v}, {zero}")
     if s.dtype.is_float and t.dtype.is_float:
         return to.named(f"{'fpext' if t.dtype.bits > s.dtype.bits else 'fptrunc'} {a} {v} to {b}")
+    if t.dtype == U8 and v in to.steps and s.lanes in to.nearest:
+        return _stepped(to, v, s, t)
+    if s.dtype == U8 and t.dtype == F32:
+        return _of_byte(to, v, s, t)
     if s.dtype == F32 and s.lanes > 1 and t.dtype in (I8, I16, I32, U8, U16):
         return _whole(to, v, s, t)
     if s.dtype.is_float:
@@ -84,6 +88,94 @@ def _whole(to: LlvmValues, v: str, s: VType, t: VType) -> str:
     number = to.named(f"fcmp ord {floats} {v}, {v}")
     found = to.named(f"select {mask} {number}, {words} {found}, {words} {literal(0, word)}")
     return found if t.dtype == I32 else to.named(f"trunc {words} {found} to {ltype(t)}")
+
+
+# Floats that are rounded, and bytes: most units of a core compute on integers, few round and
+# compare floats.
+#
+#     u8(round(y) + z)          -->    u8(clamp(nearest(min(y, 512)) + z, 0, 255))
+#     f32(that) - z             -->    f32(clamp(nearest(min(y, 512)), -z, 255 - z))
+#     f32(q) - z                -->    f32(q - z)
+#
+# ``nearest`` gives the least i32 for a NaN, and for what is below that; z is a byte.
+
+
+_ABOVE = 512.0
+"""A number of steps, and so is all above it, that is the greatest byte with any zero point."""
+
+
+def _stepped(to: LlvmValues, v: str, s: VType, t: VType) -> str:
+    (y, zero), word, floats = to.steps[v], VType(I32, s.lanes), ltype(s)
+    over = to.named(f"fcmp olt {floats} {literal(_ABOVE, s)}, {y}")  # a NaN stays
+    y = to.named(f"select {mask_type(s.lanes)} {over}, {floats} {literal(_ABOVE, s)}, {floats} {y}")
+    name = {4: "sse2.cvtps2dq", 8: "avx.cvt.ps2dq.256", 16: "avx512.mask.cvtps2dq.512"}[s.lanes]
+    arguments = [(floats, y)]
+    if s.lanes == 16:
+        arguments += [(ltype(word), literal(0, word)), ("i16", "-1"), ("i32", "4")]
+    whole = to.named(to.call(ltype(word), f"llvm.x86.{name}", arguments))
+    total = whole
+    if zero:
+        total = to.named(f"add {ltype(word)} {whole}, {_widened(to, zero, word)}")
+    clamped = _clamped(to, total, (literal(0, word), literal(255, word)), word)
+    made = to.named(f"trunc {ltype(word)} {clamped} to {ltype(t)}")
+    to.stepped[made] = whole, zero
+    return made
+
+
+def _of_byte(to: LlvmValues, v: str, s: VType, t: VType) -> str:
+    word = VType(I32, s.lanes)
+    if v not in to.stepped:
+        made = to.named(f"uitofp {ltype(s)} {v} to {ltype(t)}")
+        to.whole[made] = v
+        return made
+    whole, zero = to.stepped[v]
+    if not zero:
+        return to.named(f"uitofp {ltype(s)} {v} to {ltype(t)}")
+    less = to.named(f"zext i8 {zero} to i32")
+    ends = [to.splat(to.named(f"sub i32 {end}, {less}"), word) for end in (0, 255)]
+    clamped = _clamped(to, whole, (ends[0], ends[1]), word)
+    centred = to.named(f"sitofp {ltype(word)} {clamped} to {ltype(t)}")
+    made = to.named(f"uitofp {ltype(s)} {v} to {ltype(t)}")
+    to.centred[made] = centred, zero
+    return made
+
+
+def _widened(to: LlvmValues, byte: str, word: VType) -> str:
+    return to.splat(to.named(f"zext i8 {byte} to i32"), word)
+
+
+def _clamped(to: LlvmValues, v: str, ends: tuple[str, str], word: VType) -> str:
+    ty = ltype(word)
+    for name, end in zip(("smax", "smin"), ends, strict=True):
+        v = to.named(to.call(ty, f"llvm.{name}.v{word.lanes}i32", [(ty, v), (ty, end)]))
+    return v
+
+
+def with_steps(to: LlvmValues, op: Op, a: list[str], s: VType, made: str) -> str:
+    """A sum or a rounding of floats, ``made`` of ``a``, which may be steps; or what is cheaper than
+    a difference of bytes.
+    """
+    if op is Op.ROUND:
+        to.steps[made] = a[0], ""
+    elif op is Op.ADD:
+        for x, y in (a, a[::-1]):
+            zero = _byte_of(to, y)
+            if zero and x in to.steps and not to.steps[x][1]:
+                to.steps[made] = to.steps[x][0], zero
+    elif op is Op.SUB and (zero := _byte_of(to, a[1])):
+        if a[0] in to.centred and to.centred[a[0]][1] == zero:
+            return to.centred[a[0]][0]
+        if a[0] in to.whole:
+            word = VType(I32, s.lanes)
+            wide = to.named(f"zext <{s.lanes} x i8> {to.whole[a[0]]} to {ltype(word)}")
+            less = to.named(f"sub {ltype(word)} {wide}, {_widened(to, zero, word)}")
+            return to.named(f"sitofp {ltype(word)} {less} to {ltype(s)}")
+    return made
+
+
+def _byte_of(to: LlvmValues, v: str) -> str:
+    """The byte that is the same float in every lane; "" of another."""
+    return to.whole.get(to.shared[v][0], "") if v in to.shared else ""
 
 
 def _bf16(to: LlvmValues, v: str, s: VType, t: VType) -> str:

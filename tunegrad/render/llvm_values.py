@@ -109,11 +109,16 @@ def suffix_of(one: str, lanes: int) -> str:
     return short if lanes == 1 else f"v{lanes}{short}"
 
 
+def _nearest(target: Target) -> tuple[int, ...]:
+    """Lanes of f32 that one instruction rounds to the nearest i32."""
+    return (4, 8, 16) if target.avx512 else (4, 8) if "+avx2" in target.features else ()
+
+
 class LlvmValues:
     """The names, definitions and declarations so far; a subclass has the lines.
 
-    ``avx512``, ``bf16_dot``, ``vnni`` and ``widens_bytes``: which instructions the target has;
-    none without one.
+    ``avx512``, ``bf16_dot``, ``vnni``, ``widens_bytes`` and ``nearest``: which instructions the
+    target has; none without one.
     """
 
     def __init__(self, target: Target | None) -> None:
@@ -121,6 +126,7 @@ class LlvmValues:
         self.bf16_dot = target is not None and target.bf16_dot
         self.vnni = target is not None and target.vnni
         self.widens_bytes = target is not None and target.widens_bytes
+        self.nearest = () if target is None else _nearest(target)
         self.count = 0
         self.names: dict[int, str] = {}
         self.types: dict[int, VType] = {}
@@ -128,6 +134,14 @@ class LlvmValues:
         """By vector of truths, the scalar that all its lanes need, and what is each lane's own."""
         self.saturated: dict[str, str] = {}
         """By vector of unsigned integers, the clamped floats that it was converted from."""
+        self.whole: dict[str, str] = {}
+        """By float, the byte that it is."""
+        self.steps: dict[str, tuple[str, str]] = {}
+        """By vector of whole numbers, what is rounded, and the byte that is added, "" for none."""
+        self.stepped: dict[str, tuple[str, str]] = {}
+        """By vector of bytes, the integers before a byte is added and all saturate; that byte."""
+        self.centred: dict[str, tuple[str, str]] = {}
+        """By vector of bytes as floats, the same less a byte; that byte."""
         self.declared: set[str] = set()
         self.defined: dict[str, str] = {}
 

@@ -355,7 +355,7 @@ class _Realizer:
                 return [*found, below] if bytes_ else None
             if n.op is not GraphOp.MAP or n.arg not in (Op.SUB, Op.MUL):
                 return None
-            computed = [s for s in n.srcs if self.state(s) != _LEAF]
+            computed = [s for s in n.srcs if self.state(s) != _LEAF and not _of_constant(s)]
             if len(computed) != 1:
                 return None
             (n,) = computed
@@ -587,6 +587,13 @@ def _after(op: GraphOp, kind: int, plain: bool) -> int | None:
 
 def _union(states: Iterable[State]) -> frozenset[Node]:
     return frozenset(p for s in states for p in s.pending)
+
+
+def _of_constant(n: Node) -> bool:
+    """True for a constant that is cast or moved."""
+    while len(n.srcs) == 1:
+        n = n.srcs[0]
+    return n.op is GraphOp.CONST
 
 
 def _permuted(n: Node, s: State) -> State:
