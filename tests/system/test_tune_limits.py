@@ -39,6 +39,12 @@ def settings_of(
     return resolve_settings(files, **given)
 
 
+@pytest.fixture(autouse=True)
+def _plans_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Races of plans could decide for other kernels, with candidates of their own."""
+    monkeypatch.setattr("tunegrad.tuning.questions.cut.CONTENDING", 0.0)
+
+
 def test_bound_on_candidates_is_kept_and_remembered(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, ["first"], 600.0, max_trials=12)
     report = tune_model(settings)
@@ -74,11 +80,7 @@ def test_target_that_the_defaults_reach_stops_at_once(tmp_path: Path) -> None:
     assert report.saved_s > 300.0
 
 
-def test_models_are_tuned_together_and_a_shared_kernel_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Races of plans could decide for other kernels.
-    monkeypatch.setattr("tunegrad.tuning.questions.cut.CONTENDING", 0.0)
+def test_models_are_tuned_together_and_a_shared_kernel_once(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, ["first", "second"], 600.0, max_trials=48)
     listener = Listener()
     reports = tune_models(settings, [listener])
