@@ -17,6 +17,7 @@ from tunegrad.cli.html import Watched
 from tunegrad.db import open_store
 
 CHROMIUM = chromium()
+AXE = os.environ.get("TUNEGRAD_AXE", "")
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
     pytest.mark.timing,
@@ -177,12 +178,10 @@ def test_watched_page_renews_what_changed_and_keeps_what_is_open(
             assert opened.value("document.getElementById('state').textContent") == "live"
             assert opened.value("document.querySelectorAll('button.sort').length") > 10
             assert opened.complaints() == []
+            assert not AXE or opened.violations(Path(AXE)) == []
     finally:
         opened.wait("document.getElementById('state').textContent.startsWith('the server')")
         opened.said.clear()  # it complains of the server that is gone
-
-
-AXE = os.environ.get("TUNEGRAD_AXE", "")
 
 
 @pytest.mark.skipif(not AXE, reason="TUNEGRAD_AXE does not name an axe.min.js")
