@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import platform
 import random
 import struct
@@ -13,8 +14,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import tunegrad as tg
 from tunegrad.devices.host.codegen import compile_llvm
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.host.loader import MACHINES, Library, read_object
@@ -210,3 +213,17 @@ def test_code_is_named_for_perf_where_that_is_asked_for(monkeypatch):
     file.unlink()
     assert int(start, 16) <= int(first) < int(start, 16) + int(size, 16)
     assert name == "tunegrad:count"
+
+
+def test_kernels_have_names_of_their_own_for_perf(monkeypatch, tmp_path):
+    monkeypatch.setenv("TUNEGRAD_PERF_MAP", "1")
+    file = Path(f"/tmp/perf-{os.getpid()}.map")
+    file.unlink(missing_ok=True)
+    a, b = np.ones((13, 17), np.float32), np.ones((17, 19), np.float32)
+    f = tg.compile(lambda a, b: a @ b, a, b, threads=1, store=False)
+    assert "tunegrad:matmul 13x19x17" in file.read_text().splitlines()[-1]
+    f.save(tmp_path / "f.plan")
+    file.unlink()
+    tg.load(str(tmp_path / "f.plan"))
+    assert file.read_text().endswith(" tunegrad:matmul 13x19x17\n")
+    file.unlink()

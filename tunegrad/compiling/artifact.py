@@ -294,8 +294,11 @@ class Compiler:
             key = f"{program.key} {program.hash}"  # one text may be launched in several geometries
             linked = self._linked.get(key)
             if linked is None:
+                from tunegrad.devices import linked_as
+
                 image = self._image(program, kernel, text, engine.device)
-                linked = engine.load(program.lowered, image)
+                with linked_as(kernel.name):
+                    linked = engine.load(program.lowered, image)
                 self._linked[key] = linked
                 self.counts = replace(self.counts, linked=self.counts.linked + 1)
             self._recent[key] = linked

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .host.facts import L3_SHARE_BYTES as L3_SHARE_BYTES
     from .host.facts import carry as carry
     from .host.facts import usable_cores as usable_cores
+    from .host.loader import linked_as as linked_as
     from .host.single import run_on_host as run_on_host
     from .host.team import carried_runtime as carried_runtime
     from .job import CONTENDING as CONTENDING
@@ -58,6 +59,7 @@ else:
                 "BoundPlan Code Device DirectPlan Engine Inspection MachineLimits Memory Place"
             ),
             "host.facts": "L3_SHARE_BYTES carry usable_cores",
+            "host.loader": "linked_as",
             "host.single": "run_on_host",
             "host.team": "carried_runtime",
             "job": ("CONTENDING Beside Candidate CompiledCandidate Hooks Limits Reference"),

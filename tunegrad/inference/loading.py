@@ -449,7 +449,8 @@ def _opened_model(
     for key, k in saved.kernels.items():
         lowered = k.program.lowered
         try:
-            loaded = engine.load(lowered, k.image)
+            with devices.linked_as(k.kernel.name):
+                loaded = engine.load(lowered, k.image)
         except CandidateFailure as error:
             raise ModelError(f"model file {path}: its code does not load here: {error}") from error
         choice = Choice(k.kernel, k.outcome, k.actions, None, k.differs)
