@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from quad_builders import VNNI
 
 from tunegrad.errors import WrongResult
 from tunegrad.frontend import Tensor, substitute
-from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I32, I64, DType
+from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I32, I64, U8, DType
+from tunegrad.ir.expr import Op
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.graph import Node, graph_input, topological
 from tunegrad.ir.interpret.evaluate import evaluate, flat, graph_in_float64, unflat
 from tunegrad.ir.interpret.numeric import to_compute
 from tunegrad.ir.rewrites import pair_dots
+from tunegrad.planning import prepared
 from tunegrad.runtime import Argument
 from tunegrad.tuning.models.expected import Expected, Judge, ToleranceTerms, evaluated
 from tunegrad.tuning.models.work import SETS, drawn
@@ -163,6 +166,25 @@ def test_integers_of_integers_are_exact_and_those_behind_floats_may_tip_over() -
     assert behind.fault(off) == ""
     off[:100] += 1
     assert behind.fault(off)
+
+
+def test_bytes_behind_a_sum_of_bytes_may_tip_over_where_that_is_on_floats() -> None:
+    """By one step, as Winograd's sums of such a layer do; not by more."""
+    rng = np.random.default_rng(0)
+    w, zero = (Tensor.constant(rng.integers(-99, 99, s, np.int8)) for s in ((64, 32), ()))
+    x = (Tensor.input("x", (64, 64), "u8").cast("f32") * 0.25) @ (w.cast("f32") * 0.01)
+    steps = ((x / 0.05).round() + zero.cast("f32")).clamp(0.0, 255.0).cast("u8")
+    (graph,) = prepared(((steps.cast("f32") * 0.05).node,), "contract", VNNI)
+    assert any(n.arg is Op.DOT4 for n in topological((graph,)))
+    found = evaluated(*flat((graph,)), (Argument("x", (64, 64), U8),), 0)
+    assert found is not None
+    (expected,) = found
+    got = expected.values.copy()
+    assert expected.fault(got) == ""
+    got[7] += 0.05
+    assert expected.fault(got) == ""
+    got[7] += 0.3
+    assert expected.fault(got)
 
 
 def test_of_a_sum_that_numpy_has_exactly_a_rounding_is_allowed() -> None:

@@ -17,7 +17,7 @@ from tunegrad.errors import InternalError, ShapeError
 from .. import graph as g
 from ..dtypes import F32, F64, DType
 from ..expr import PRODUCTS, Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value
-from ..graph import Bounds, ConstData, GraphOp, Node, topological
+from ..graph import MOVEMENT, Bounds, ConstData, GraphOp, Node, topological
 from ..index import clamped
 from ..kernel import Kernel, Reduce, Stage, Store, identity
 from .numeric import FOLDS, Array, bytes_of, compute, convert, to_compute, to_memory
@@ -40,7 +40,7 @@ def evaluate(
 ) -> tuple[Array, ...]:
     """The outputs' values as arrays in memory form (bf16 as uint16), for ``inputs`` by name.
 
-    ``moved`` gives what stands for the result of each sum of floats, for questions of how far
+    ``moved`` gives what stands for the result of each sum that may round, for questions of how far
     errors of sums spread. Raises ShapeError when an input is missing or has another shape,
     IndexOutOfRange where indices are not within the bounds that the graph asks for.
     """
@@ -67,6 +67,14 @@ def evaluate(
 
 
 def _sums_floats(n: Node) -> bool:
+    """True for a sum of floats, and for one of products of bytes as a float: a variant on floats
+    rounds it.
+    """
+    if n.op is GraphOp.CAST and n.dtype.is_float:
+        x = n.srcs[0]
+        while x.op in MOVEMENT or (x.op is GraphOp.MAP and x.arg in (Op.ADD, Op.SUB)):
+            x = x.srcs[0]
+        return x.op is GraphOp.REDUCE and x.srcs[0].arg is Op.DOT4
     return n.op is GraphOp.REDUCE and n.dtype.is_float and typed(tuple[Op, Any], n.arg)[0] is Op.ADD
 
 

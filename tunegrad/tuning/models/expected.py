@@ -114,7 +114,7 @@ class ToleranceTerms:
 
 def _jumps(nodes: list[FlatNode]) -> bool:
     """True for a graph in which sums of floats are compared or made whole numbers, as a gradient of
-    relu compares.
+    relu compares; sums of products of bytes may be on floats.
     """
     sums: list[bool] = []
     for op, srcs, arg, _, dtype in nodes:
@@ -123,7 +123,8 @@ def _jumps(nodes: list[FlatNode]) -> bool:
         compared = isinstance(arg, Op) and (arg.compares or arg in (Op.FLOOR, Op.ROUND))
         if behind and of_float and (compared or (op is GraphOp.CAST and not dtype.is_float)):
             return True
-        sums.append(behind or (op is GraphOp.REDUCE and dtype.is_float))
+        rounds = dtype.is_float or (bool(srcs) and nodes[srcs[0]][2] is Op.DOT4)
+        sums.append(behind or (op is GraphOp.REDUCE and rounds))
     return False
 
 
