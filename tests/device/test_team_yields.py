@@ -12,8 +12,8 @@ import pytest
 
 from tunegrad.devices.host.facts import host, own_code
 from tunegrad.devices.host.loader import Library
-from tunegrad.devices.host.team import _SIGNATURES, Launch, LaunchTable
-from tunegrad.devices.host.team_ir import EXPORTS, runtime_text
+from tunegrad.devices.host.team import _SIGNATURES, EXPORTS, Launch, LaunchTable
+from tunegrad.devices.host.team_ir import runtime_text
 
 _I32, _I64, _P = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
 _KERNEL = ctypes.CFUNCTYPE(None, _P, _P, _I64, _P)

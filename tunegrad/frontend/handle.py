@@ -793,6 +793,11 @@ def _united(each: Sequence[Bindings]) -> Bindings:
     return result
 
 
+def required(x: Handle) -> bool:
+    """True if a gradient of ``x`` would reach a tensor that requires it."""
+    return x.leaf is not None or (tracing.leaves() and tracing.reaches(x.node))
+
+
 def apply(op: str, function: Callable[..., Node], *operands: TensorLike) -> Handle:
     """``function`` on the nodes of tensors and arrays, and on Python numbers as they are."""
     return Handle.of(*_applied(op, function, operands))

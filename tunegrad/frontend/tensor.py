@@ -29,13 +29,11 @@ from tunegrad.errors import DTypeError, GradientError, ModelError, ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import BF16, F32, dtype_of
 from tunegrad.ir.graph import ConstData, GraphOp, Node
-from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.lazy import unknown
 
 from . import handle
 from .aliasing import Aliased, computed, root_of, write
-from .gradients.backward import backward, require, required, retain
-from .handle import Handle, Pending, TensorLike, as_if, bound, own_name
+from .handle import Handle, Pending, TensorLike, as_if, bound, own_name, required
 from .nodes import elementwise as ew
 from .nodes import substitute, tracing
 from .nodes.arrays import DTypeLike, bf16_values, held
@@ -101,7 +99,7 @@ class Tensor(Handle):
             self.pending = Pending.of(*held(data, dtype))
         self.leaf = None
         if requires_grad:
-            require(self, True)
+            self.requires_grad_()
 
     @staticmethod
     def _sharing(data: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
@@ -176,6 +174,8 @@ class Tensor(Handle):
                 return None
             if any(n.op is GraphOp.INPUT and n.arg not in self.bindings for n in nodes):
                 return None
+            from tunegrad.ir.interpret.evaluate import evaluate
+
             (known,) = evaluate(plain, self.bindings)
         return bf16_values(known) if self.dtype == BF16 else known
 
@@ -364,7 +364,7 @@ class Tensor(Handle):
 
     @requires_grad.setter
     def requires_grad(self, flag: bool) -> None:
-        require(self, flag)
+        self.requires_grad_(flag)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Let ``backward`` add its gradient to ``grad``, or no longer.
@@ -372,13 +372,16 @@ class Tensor(Handle):
         Raises DTypeError for integers, GradientError for ``False`` where it is made of tensors that
         require a gradient.
         """
-        require(self, requires_grad)
+        if requires_grad or required(self):
+            from .gradients.backward import require  # most processes differentiate nothing
+
+            require(self, requires_grad)
         return self
 
     @property
     def is_leaf(self) -> bool:
         """True unless it is made of tensors that require a gradient."""
-        return not required(self) or (self.leaf is not None and self.leaf.required)
+        return not self.requires_grad or (self.leaf is not None and self.leaf.required)
 
     @property
     def grad(self) -> Tensor | None:
@@ -397,6 +400,8 @@ class Tensor(Handle):
 
         Raises GradientError for a tensor that has none.
         """
+        from .gradients.backward import retain
+
         retain(self)
 
     @property
@@ -420,6 +425,8 @@ class Tensor(Handle):
         Raises GradientError for a tensor that needs none, ShapeError for one of several elements
         without a ``gradient``.
         """
+        from .gradients.backward import backward
+
         backward(self, gradient, retain_graph, create_graph)
 
     # ---- comparisons that are computed now, copies, positions, extremes

@@ -16,9 +16,7 @@ from tunegrad.forks import ForkSafeLock
 from tunegrad.frontend import Tensor, joined
 from tunegrad.inference.choosing import compiled_choice, engine_of, process_compiler
 from tunegrad.ir import graph
-from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.graph import GraphOp, Node
-from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.rewrites import rewritten
 from tunegrad.runtime import Runner
 
@@ -77,6 +75,9 @@ def _remember(form: object, nodes: tuple[Node, ...], run: Direct | None) -> None
 
 def _constants(nodes: tuple[Node, ...]) -> list[Array] | None:
     """The values of a graph without inputs by numpy; None where that has much to compute."""
+    from tunegrad.ir.folding import fold_constants
+    from tunegrad.ir.interpret.evaluate import evaluate
+
     folded = fold_constants(nodes)
     computing = (n for n in graph.topological(folded) if n.op not in _KNOWN)
     if sum(max(m.size for m in (n, *n.srcs)) for n in computing) > _LITTLE:

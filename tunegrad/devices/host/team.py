@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -28,17 +29,6 @@ import numpy.typing as npt
 
 from tunegrad.devices.host.facts import host, own_code
 from tunegrad.devices.host.loader import Library
-from tunegrad.devices.host.team_ir import (
-    APART,
-    BULK_EXPORTS,
-    EXPORTS,
-    MOST_DIMS,
-    PLAN_BYTES,
-    RESULT_BYTES,
-    bulk_text,
-    runtime_source,
-    runtime_text,
-)
 from tunegrad.errors import DeviceError, InternalError
 from tunegrad.forks import ForkSafeLock, in_child
 from tunegrad.lazy import dataclass
@@ -48,6 +38,12 @@ if TYPE_CHECKING:
     from tunegrad.ir.target import Target
 
 __all__ = [
+    "APART",
+    "BULK_EXPORTS",
+    "EXPORTS",
+    "MOST_DIMS",
+    "PLAN_BYTES",
+    "RESULT_BYTES",
     "BufferTable",
     "Bulk",
     "Cores",
@@ -64,6 +60,17 @@ __all__ = [
 
 # ---- team
 
+
+APART = 1 << 32
+"""Added to a launch's number of threads where none of them waits for another."""
+PLAN_BYTES = 64
+"""Of a plan before its entries: i32 late, at 8 i64 turns, i64 ns of a run by the team, and by the
+caller alone.
+"""
+EXPORTS = (
+    "tg_barrier", "tg_plan_run", "tg_plan_time", "tg_team_create", "tg_team_destroy", "tg_team_run",
+    "tg_team_size", "tg_time",
+)  # fmt: skip
 
 _P, _I = ctypes.c_void_p, ctypes.c_int64
 _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
@@ -86,18 +93,35 @@ class _Runtime:
         machine = platform.machine()
         # what a file brings drops cache lines one by one
         features = host().features if host().llvm else ()
-        try:
-            source = runtime_source(machine, features)
-        except KeyError:
+        if machine not in ("x86_64", "aarch64"):
             raise DeviceError(
                 f"device cpu: no native runtime for {machine}; valid: x86_64, aarch64"
-            ) from None
-        code = own_code(lambda: runtime_text(machine, features), source)
+            )
+
+        def text() -> str:
+            from tunegrad.devices.host.team_ir import runtime_text
+
+            return runtime_text(machine, features)
+
+        code = own_code(text, _source_of(machine, features))
         self.library = Library(code, EXPORTS, {})
         self.functions: dict[str, Callable[..., Any]] = {}
         for name, (result, arguments) in _SIGNATURES.items():
             prototype = ctypes.CFUNCTYPE(result, *arguments)  # type: ignore[arg-type]
             self.functions[name] = prototype(self.library.addresses[name])
+
+
+def _source_of(machine: str, features: Sequence[str]) -> str:
+    """All that the runtime's text depends on: what it is for, and the code that writes it; '' where
+    that is in no files.
+    """
+    whole = hashlib.sha256()
+    try:
+        for name in ("team.py", "team_ir.py", "ir_text.py"):
+            whole.update(Path(__file__).with_name(name).read_bytes())
+    except OSError:
+        return ""
+    return f"{machine} {','.join(features)} {whole.hexdigest()}"
 
 
 @cache
@@ -111,6 +135,8 @@ def carried_runtime(target: Target) -> tuple[str, bytes]:
     """
     if target.kind != "cpu":
         return "", b""
+    from tunegrad.devices.host.team_ir import runtime_text
+
     text = runtime_text(platform.machine())
     return hashlib.sha256(text.encode()).hexdigest(), own_code(lambda: text)
 
@@ -546,12 +572,17 @@ class Teams:
 
 
 _LINE = 64
+MOST_DIMS = 32
+RESULT_BYTES = 64
+BULK_EXPORTS = ("tg_fill", "tg_judge", "tg_digest", *(f"tg_stride{size}" for size in (1, 2, 4, 8)))
 _SHARED_BYTES = 256 << 10
 """Buffers below this are one thread's: waking the others would take longer."""
 
 
 @functools.cache
 def _library() -> Library:
+    from tunegrad.devices.host.team_ir import bulk_text
+
     return Library(own_code(bulk_text), BULK_EXPORTS, {})
 
 

@@ -37,25 +37,13 @@ generation (inside the kernel's futex wait); the launcher bumps the generation a
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
-from pathlib import Path
 
-from tunegrad.devices.host import ir_text
 from tunegrad.devices.host.ir_text import Functions, Value, Writer
+from tunegrad.devices.host.team import APART, MOST_DIMS, PLAN_BYTES
 from tunegrad.lazy import dataclass
 
-__all__ = [
-    "APART",
-    "BULK_EXPORTS",
-    "EXPORTS",
-    "MOST_DIMS",
-    "PLAN_BYTES",
-    "RESULT_BYTES",
-    "bulk_text",
-    "runtime_source",
-    "runtime_text",
-]
+__all__ = ["bulk_text", "runtime_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,18 +78,7 @@ _OWN_TID, _OWN_THREAD, _CLAIMED, _FINISHED, _AWAITED, _LENT = 8, 16, 24, 28, 32,
 _WAIT, _WAKE = 128, 129
 """Of a futex that this process alone uses."""
 
-APART = 1 << 32
-"""Added to a launch's number of threads where none of them waits for another."""
-
 _ENTRY_BYTES = 32
-PLAN_BYTES = 64
-"""Of a plan before its entries: i32 late, at 8 i64 turns, i64 ns of a run by the team, and by the
-caller alone.
-"""
-EXPORTS = (
-    "tg_barrier", "tg_plan_run", "tg_plan_time", "tg_team_create", "tg_team_destroy", "tg_team_run",
-    "tg_team_size", "tg_time",
-)  # fmt: skip
 
 _runtime = Functions()
 
@@ -113,19 +90,6 @@ def runtime_text(machine: str, features: Sequence[str] = ()) -> str:
     several at a time. Raises KeyError for another architecture.
     """
     return _runtime.text(_machine(machine, features))
-
-
-def runtime_source(machine: str, features: Sequence[str] = ()) -> str:
-    """All that ``runtime_text`` depends on: the words of the machine, and this code; '' where that
-    is in no files. Raises as that does.
-    """
-    words, whole = _machine(machine, features), hashlib.sha256()
-    try:
-        for file in (__file__, str(ir_text.__file__)):
-            whole.update(Path(file).read_bytes())
-    except OSError:
-        return ""
-    return f"{words} {whole.hexdigest()}"
 
 
 def _machine(machine: str, features: Sequence[str]) -> _Machine:
@@ -561,9 +525,6 @@ def _(f: Writer, team: Value, plan: Value, n: Value, samples: Value, ranges: Val
 
 
 _SIZES = (1, 2, 4, 8)
-BULK_EXPORTS = ("tg_fill", "tg_judge", "tg_digest", *(f"tg_stride{size}" for size in _SIZES))
-MOST_DIMS = 32
-RESULT_BYTES = 64
 
 _HEAD = "void @{}(ptr %args, ptr %results, i64 %tid, ptr %team)"
 _bulk = Functions()

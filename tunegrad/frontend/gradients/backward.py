@@ -19,17 +19,12 @@ from tunegrad.ir import graph
 from tunegrad.ir.graph import GraphOp, Node
 
 from ..aliasing import Aliased, computed, root_of, write, written
-from ..handle import Bindings, Handle, bound, joined, lift
+from ..handle import Bindings, Handle, bound, joined, lift, required
 from ..nodes import tracing
 from ..nodes.elementwise import constant
 from .reverse import gradients
 
 __all__ = ["backward", "require", "required", "retain"]
-
-
-def required(x: Handle) -> bool:
-    """True if a gradient of ``x`` would reach a tensor that requires it."""
-    return x.leaf is not None or (tracing.leaves() and tracing.reaches(x.node))
 
 
 def require(x: Handle, flag: bool) -> None:

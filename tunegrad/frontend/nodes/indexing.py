@@ -25,7 +25,6 @@ from tunegrad.ir import graph
 from tunegrad.ir.dtypes import BOOL, I32, I64
 from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import Bounds, GraphOp, Node
-from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.kernel import identity
 from tunegrad.ir.rewrites import interval
 
@@ -77,6 +76,8 @@ def within(op: str, indices: Node, low: int, high: int) -> Node:
     if low <= least and greatest < high:
         return indices
     if when is None and _is_constant(indices):
+        from tunegrad.ir.interpret.evaluate import evaluate
+
         evaluate((graph.within(indices, bounds),))
         return indices
     return graph.within(indices, bounds, when)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 from functools import lru_cache
 from math import prod
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from tunegrad.errors import VerifyError
 from tunegrad.lazy import dataclass
@@ -17,8 +17,9 @@ from ..expr import Apply, Cast, Expr, Load, Op
 from ..graph import ConstData, GraphOp, Node, converts_reads
 from ..kernel import Kernel, Param, Store
 from ..layout import Layout
-from .axes import all_indices, compared
-from .build import Draft, is_attention
+
+if TYPE_CHECKING:
+    from .build import Draft
 
 # ---- plans
 #
@@ -231,6 +232,8 @@ class LaunchPlan:
         """The buffers whose elements are indices, or compared with positions, by their ids, with
         the least extent that they are indices of.
         """
+        from .axes import all_indices, compared
+
         found: dict[int, int] = {}
         for launch in self.launches:
             args = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
@@ -534,6 +537,8 @@ def _first_name(d: Draft, k: Kernel) -> str:
     windows = [n for n in d.inlined if n.op is GraphOp.WINDOW]
     inside = _below(main, d)
     after = _epilogue([n for n in d.inlined if n not in inside and n.op is GraphOp.MAP], d)
+    from .build import is_attention
+
     if is_attention(k):
         return f"attention {_attended(k)}"
     if len(k.reduces) > 1:

@@ -34,7 +34,6 @@ from .. import graph as g
 from ..dtypes import I32, I64, U32, U64
 from ..expr import Op
 from ..graph import Bounds, ConstData, GraphOp, Node, topological
-from ..interpret.evaluate import evaluate
 from .sums import is_known
 
 _SAME = {GraphOp.RESHAPE, GraphOp.EXPAND, GraphOp.PERMUTE, GraphOp.FLIP, GraphOp.CONTIGUOUS}
@@ -89,6 +88,8 @@ def guarded(outputs: tuple[Node, ...]) -> tuple[tuple[Node, ...], tuple[Guard, .
             index = index.srcs[0]
         bounds = typed(Bounds, n.arg)
         if is_known(index, known) and all(is_known(w, known) for w in when):
+            from ..interpret.evaluate import evaluate
+
             evaluate((g.within(index, bounds, *when),))
         elif index.size and not _inside(index, bounds):
             guard = Guard(bounds, index.dtype.signed)
