@@ -17,7 +17,6 @@ from tunegrad.errors import DeviceError, ModelError, ShapeError
 from tunegrad.inference.choosing import Choice, compiled_choice, process_compiler
 from tunegrad.ir import fusion
 from tunegrad.ir.graph import Node
-from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.interpret.numeric import to_compute
 from tunegrad.ir.rewrites import Guard
 from tunegrad.runtime import (
@@ -410,6 +409,7 @@ class LoadedModel:
 
         ``full`` is the graph of the model as it was: the same inputs and outputs, no ``dtype``.
         """
+        from tunegrad.ir.interpret.evaluate import evaluate
         from tunegrad.planning import deviation
 
         arrays = self._drawn(seed)
