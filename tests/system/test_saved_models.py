@@ -311,6 +311,26 @@ def test_a_view_outside_of_its_buffer_is_one_line(tmp_path: Path) -> None:
         view[field] = kept
 
 
+def test_a_forged_header_is_one_line(saved: Path) -> None:
+    """Its digest is right: buffers that are not there, a pack that no kernel has, nested lists."""
+    head, blob = head_of(saved), saved.read_bytes()
+    places = [{"buffer": 0, "kernel": "k", "pack": "none"}]
+    constant = head["constants"][0]  # type: ignore[index]
+    for field, wrong in (
+        ("starts", [-(2**63)]), ("ends", [1000]), ("starts", [-1]), ("over", [[0, 1000]]),
+        ("constants", places), ("constants", [{**constant, "pack": "none"}]),
+    ):  # fmt: skip
+        saved.write_bytes(blob)
+        written_with(saved, {**head, field: wrong})
+        with pytest.raises(ModelError, match="is damaged"):
+            tg.load(str(saved))
+    saved.write_bytes(blob)
+    arrays = {name: a.copy() for name, a in map_arrays(saved)[0].items()}
+    write_arrays(saved, arrays, {"tunegrad": '{"a":' * 50_000})
+    with pytest.raises(ModelError, match="holds no saved model"):
+        tg.load(str(saved))
+
+
 def test_names_and_places_are_checked(saved: Path, tmp_path: Path) -> None:
     model = tg.load(MODEL, store=False, threads=1)
     with pytest.raises(ModelError, match=r"its name must end with \.plan"):

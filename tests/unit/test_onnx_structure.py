@@ -171,3 +171,14 @@ def test_an_initialiser_may_stand_among_the_inputs() -> None:
     made.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [3]))
     found = tg.load(model_of_proto(made, "m"), store=False)(np.zeros((2, 3), "f4"))
     np.testing.assert_array_equal(found, np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("depth", [0, 3])
+@pytest.mark.parametrize("op", ["GatherND", "ScatterND"])
+def test_rows_of_indices_that_name_no_place_are_refused(op: str, depth: int) -> None:
+    """Of an operand of two dimensions; a third coordinate of ScatterND was not looked at."""
+    updates = ("u",) if op == "ScatterND" else ()
+    made = proto([node(op, "i", *updates)], i=np.zeros((2, depth), np.int64),
+                 u=np.ones((2,), np.float32))  # fmt: skip
+    with pytest.raises(ModelError, match=rf"{op}.*name no places of \(2, 3\)"):
+        model_of_proto(made, "m").build({})

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -54,6 +55,11 @@ __all__ = [
 ]
 
 _VERSION = 2
+_FAULTS = (
+    UserError, VerifyError, LookupError, ValueError, TypeError, ArithmeticError, RecursionError,
+    MemoryError,
+)  # fmt: skip
+"""Exceptions of a header whose values make no sense."""
 _ROLES = get_args(BufferRole)
 
 Array = NDArray[Any]
@@ -345,7 +351,7 @@ def open_model(path: Path) -> tuple[SavedModel, str, frozenset[str]]:
         head = msgspec.json.decode(about.get("tunegrad", ""), type=_Model)
     except OSError as error:
         raise ModelError(f"model file {path}: {error.strerror or error}") from None
-    except (MappedFileError, msgspec.DecodeError) as error:
+    except (MappedFileError, msgspec.DecodeError, RecursionError) as error:
         raise ModelError(f"model file {path} holds no saved model: {error}") from None
     if head.version != _VERSION:
         raise ModelError(
@@ -360,8 +366,9 @@ def open_model(path: Path) -> tuple[SavedModel, str, frozenset[str]]:
         if head.runtime:
             carry(head.runtime, arrays["runtime"].tobytes())
         return _model(head, arrays), head.arch, frozenset(head.features)
-    except (UserError, VerifyError, LookupError, ValueError, TypeError) as error:
-        raise ModelError(f"model file {path} is damaged: {error}") from None
+    except _FAULTS as error:
+        said = " ".join(str(error).split())
+        raise ModelError(f"model file {path} is damaged: {said:.500}") from None
 
 
 def _model(head: _Model, arrays: Mapping[str, Array]) -> SavedModel:
@@ -409,6 +416,9 @@ def _planned(
         Launch(kernels[x.kernel].kernel, tuple(x.args), x.name, tuple(x.origin))
         for x in head.launches
     )
+    numbers = {*head.starts, *head.ends, *chain(*head.over), *chain(*(x.args for x in launches))}
+    if wrong := numbers.difference(range(len(buffers))):
+        raise ValueError(f"buffers {sorted(wrong)}, and it has {len(buffers)}")
     plan = LaunchPlan(buffers, launches, tuple(head.starts), tuple(head.ends), tuple(head.over))
     plan.verify()
     for launch in launches:
@@ -460,7 +470,8 @@ def _check_code(launch: Launch, saved: SavedKernel, buffers: Sequence[Buffer]) -
 def _pack_of(c: _Constant, kernels: Mapping[str, SavedKernel]) -> Pack | None:
     if not c.pack:
         return None
-    return next(p for p in kernels[c.kernel].program.lowered.io.packs if p.name == c.pack)
+    packs = {p.name: p for p in kernels[c.kernel].program.lowered.io.packs}
+    return packs[c.pack]
 
 
 def taken_constants(

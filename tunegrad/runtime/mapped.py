@@ -185,7 +185,9 @@ def _array(name: str, e: _Entry, whole: Array) -> Array:
     if not 0 <= begin <= end <= whole.nbytes or min(e.shape, default=0) < 0:
         raise MappedFileError(f"{name} lies outside the file")
     if count * dtype.itemsize != end - begin:
-        raise MappedFileError(f"{name} has {end - begin} bytes, its shape {e.shape} takes others")
+        raise MappedFileError(
+            f"{name} has {end - begin} bytes, its shape {e.shape!s:.200} takes others"
+        )
     part = whole[begin:end]
     if begin % dtype.itemsize:  # numpy's views may begin anywhere, and compiled code may not
         part = part.copy()

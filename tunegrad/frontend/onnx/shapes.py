@@ -228,12 +228,20 @@ def _scatter_elements(n: NodeView) -> Tensor:
 def _scatter_nd(n: NodeView) -> Tensor:
     """ScatterND: slices written along the first dimensions, which are one for it."""
     x, index, source, mode = n(0), n(1), n(2), _fold(n)
-    depth, count = index.shape[-1], prod(index.shape[:-1])
+    depth, count = _depth(n, x, index, 0), prod(index.shape[:-1])
     row = _row(n.op, index.cast("i64"), x.shape[:depth]).reshape(count)
     rest = x.shape[depth:]
     flat, slices = x.reshape(prod(x.shape[:depth]), *rest), source.reshape(count, *rest)
     found = apply(n.op, lambda a, i, s: indexing.put(a, i, s, 0, mode), flat, row, slices)
     return found.reshape(*x.shape)
+
+
+def _depth(n: NodeView, x: Tensor, index: Tensor, batch: int) -> int:
+    """The dimensions that a row of indices names."""
+    depth = index.shape[-1] if index.ndim else 0
+    if not 0 < depth <= x.ndim - batch:
+        raise n.error(f"its indices of shape {index.shape} name no places of {x.shape}")
+    return depth
 
 
 def _row(op: str, index: Tensor, extents: tuple[int, ...]) -> Tensor:
@@ -249,7 +257,7 @@ def _row(op: str, index: Tensor, extents: tuple[int, ...]) -> Tensor:
 
 def _gather_nd(n: NodeView) -> Tensor:
     x, index, batch = n(0), n(1), n.get("batch_dims", 0)
-    places = [index[..., i] for i in range(index.shape[-1])]
+    places = [index[..., i] for i in range(_depth(n, x, index, batch))]
     for d in range(batch):  # a batch reads its own
         line = np.arange(x.shape[d]).reshape(-1, *(1,) * (index.ndim - 2 - d))
         places.insert(d, Tensor(line).broadcast_to(index.shape[:-1]))
