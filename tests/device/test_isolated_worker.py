@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tunegrad.devices.processes import system_calls
+from tunegrad.devices.processes import isolated, system_calls
 from tunegrad.devices.processes.channel import Died, Finished, TimedOut
 from tunegrad.devices.processes.isolated import IsolatedWorker
 from tunegrad.devices.verifying.handover import Mapped, SharedMemory
-from tunegrad.errors import InternalError
+from tunegrad.errors import DeviceError, InternalError
 from tunegrad.tune.sessions import WORKER_MODULES
 
 pytestmark = pytest.mark.timing
@@ -293,6 +293,13 @@ def test_worker_that_can_not_start_is_an_internal_error():
         worker.call(twice, 1, limit_s=0.1, reply_type=int)
 
 
+def test_worker_that_can_not_start_within_a_limit_names_the_limit(monkeypatch):
+    """One of 4 GB is too little for the bench's guarded memory."""
+    monkeypatch.setattr(isolated.resource, "getrlimit", lambda _: (4 << 30, 4 << 30))
+    assert "4096 MB of addresses (ulimit -v)" in str(isolated.no_start(twice))
+    assert isinstance(isolated.no_start(twice), DeviceError)
+
+
 def test_interrupt_leaves_no_process(worker):
     pid = worker.call(process, limit_s=5.0, reply_type=int).value
     before = signal.signal(signal.SIGALRM, _interrupt)
@@ -424,7 +431,7 @@ def test_empty_root_stands_in_for_landlock():
 
 ROOTLESS = """
 import os
-from tunegrad.devices.processes import system_calls
+from tunegrad.devices.processes import isolated, system_calls
 system_calls.landlock_version = lambda: 0
 from tunegrad.devices.processes import confine
 beginning = confine.begin(confine.Confinement(), 2)

@@ -113,8 +113,17 @@ def fork_server() -> ForkServerContext:
     return context
 
 
-def no_start(function: Callable[..., Any]) -> InternalError:
-    """Return the error of a worker for ``function`` that never lives long enough to be asked."""
+def no_start(function: Callable[..., Any]) -> InternalError | DeviceError:
+    """Return the error of a worker for ``function`` that never lives long enough to be asked; where
+    a limit of memory is set, one of this machine.
+    """
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit != resource.RLIM_INFINITY:
+        return DeviceError(
+            f"{function.__name__}: the workers die while they start; this process may use "
+            f"{limit >> 20} MB of addresses (ulimit -v), and theirs may be more: raise the limit, "
+            "or see their error output"
+        )
     return InternalError(
         f"{function.__name__}: the workers die while they start, see their error output; each of "
         "them imports the script that was run, so a script may call this only under "
