@@ -6,6 +6,7 @@
     python -m benchmarks.training resnet18 --kernels      gradients of convolutions beside oneDNN's
     python -m benchmarks.training --loop                  PyTorch's own loop through torch.compile
     python -m benchmarks.training --cpu                   one thread, CPU time: for a busy machine
+    python -m benchmarks.training --losses 100            losses, weights and memory beside eager's
     python -m benchmarks.training mlp --tune 5m --store s.db    tuned, too, into that store
 
 A step is forward, loss, backward and SGD with momentum. A model is one function of ``F``, which is
@@ -295,9 +296,12 @@ def our_step(
 
 
 def theirs(
-    model: Model, parameters: dict[str, Array], x: Array, y: Array, form: str
-) -> Callable[[], float]:
-    """The same in PyTorch: ``form`` is eager, channels_last or inductor."""
+    model: Model, parameters: dict[str, Array], x: Array, y: Array, form: str,
+    held: dict[str, torch.Tensor] | None = None,
+) -> Callable[..., float]:
+    """The same in PyTorch: ``form`` is eager, channels_last or inductor. A step of another batch
+    where one is given; ``held`` gets the parameters.
+    """
 
     def laid(v: torch.Tensor) -> Any:
         last = form == "channels_last" and v.ndim == 4
@@ -306,7 +310,9 @@ def theirs(
     values = {
         name: laid(torch.from_numpy(v.copy())).requires_grad_() for name, v in parameters.items()
     }
-    images, kinds = laid(torch.from_numpy(x)), torch.from_numpy(y)
+    if held is not None:
+        held.update(values)
+    first = laid(torch.from_numpy(x)), torch.from_numpy(y)
     optimizer = torch.optim.SGD(values.values(), _RATE, _MOMENTUM, fused=True)
 
     def loss(images: torch.Tensor, kinds: torch.Tensor) -> Any:
@@ -314,9 +320,9 @@ def theirs(
 
     forward = torch.compile(loss) if form == "inductor" else loss
 
-    def call() -> float:
+    def call(*batch: Array) -> float:
         optimizer.zero_grad(set_to_none=True)
-        value = forward(images, kinds)
+        value = forward(*([laid(torch.from_numpy(v)) for v in batch] or first))
         value.backward()
         optimizer.step()
         return float(value.detach())
@@ -396,6 +402,90 @@ def rows_of(name: str, said: argparse.Namespace) -> Iterator[str]:
 def _nothing() -> npt.NDArray[np.float32]:
     """The result of a contestant whose results are compared elsewhere."""
     return np.zeros(1, np.float32)
+
+
+# ---- losses, weights and memory
+
+_WEIGHTS_AFTER = 10
+_OWN_BOUND = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """Losses of steps, and the weights after some of them."""
+
+    losses: list[float]
+    weights: dict[int, dict[str, Array]]
+
+    @staticmethod
+    def of(
+        batches: Sequence[tuple[Array, Array]], step: Callable[..., Any],
+        weights: Callable[[], dict[str, Array]],
+    ) -> Course:  # fmt: skip
+        """Of a step on each batch."""
+        losses, kept = [], {}
+        for count, batch in enumerate(batches, 1):
+            losses.append(float(step(*batch)))
+            if count in (_WEIGHTS_AFTER, len(batches)):
+                kept[count] = weights()
+        return Course(losses, kept)
+
+    def losses_from(self, other: Course) -> list[float]:
+        """Relative differences, step by step."""
+        pairs = zip(self.losses, other.losses, strict=True)
+        return [abs(a - b) / abs(b) for a, b in pairs]
+
+    def weights_from(self, other: Course, steps: int) -> tuple[float, float]:
+        """The largest difference of a weight after so many steps, and the root mean square of all
+        over that of the weights.
+        """
+        one, two = self.weights[steps], other.weights[steps]
+        off = [one[name] - two[name] for name in two]
+        squares = sum(float(np.square(d, dtype=np.float64).sum()) for d in off)
+        whole = sum(float(np.square(v, dtype=np.float64).sum()) for v in two.values())
+        return max(float(np.abs(d).max()) for d in off), math.sqrt(squares / whole)
+
+
+def losses_rows(name: str, steps: int, numerics: Numerics) -> Iterator[str]:
+    """Steps over a new batch each: ours beside PyTorch eager's, of one thread, and its own of two
+    threads beside that; and the bytes that a step takes beside its state.
+    """
+    model = MODELS[name]
+    parameters, x, y = drawn(model)
+    batches = [model.batch(np.random.default_rng(1 + i)) for i in range(steps)]
+
+    def eager(threads: int) -> Course:
+        torch.set_num_threads(threads)
+        held: dict[str, torch.Tensor] = {}
+        step = theirs(model, parameters, x, y, "eager", held)
+        return Course.of(
+            batches, step, lambda: {n: v.detach().numpy().copy() for n, v in held.items()}
+        )
+
+    wanted = eager(1)
+    yield f"{name}, {steps} steps, loss {wanted.losses[0]:.4g} to {wanted.losses[-1]:.4g}"
+    torch.set_num_threads(1)
+    step = our_step(model, parameters, numerics)
+    ours = Course.of(batches, step, step.weights)
+    other = eager(2)
+    own = other.losses_from(wanted)
+    for peer, found in (("ours", ours), ("PyTorch of two threads", other)):
+        off = found.losses_from(wanted)
+        over = sum(d > max(_OWN_BOUND, 2 * e) for d, e in zip(off, own, strict=True))
+        weights = "; ".join(
+            "{:.1e}, {:.1e} of their size after {}".format(*found.weights_from(wanted, n), n)
+            for n in wanted.weights
+        )
+        yield (
+            f"  {peer:22} losses within {max(off):.1e}, {over} above 1e-3 and twice PyTorch's "
+            f"own; weights {weights}"
+        )
+    held = step.program(x, y)._runner.arena_bytes  # noqa: SLF001
+    torch.set_num_threads(1)
+    call = theirs(model, parameters, x, y, "eager")
+    call()  # which makes the momentum
+    eagers = allocated_bytes(call)
+    yield f"  bytes beside the state: ours {held}, PyTorch eager {eagers}: {held / eagers:.3f}"
 
 
 # ---- PyTorch's loop
@@ -677,6 +767,9 @@ def main() -> None:
         "--store", default="", help="tuned steps, too, by the winners of this store"
     )
     parser.add_argument("--tune", default="", help="tune the step for that long first, as 5m")
+    parser.add_argument(
+        "--losses", type=int, default=0, help="so many steps beside PyTorch's: numbers, no times"
+    )
     parser.add_argument("--loop", action="store_true", help="PyTorch's loop through torch.compile")
     said = parser.parse_args()
     if said.tune and not said.store:
@@ -690,6 +783,8 @@ def main() -> None:
             rows = kernel_rows(name, said.cpu)
         elif said.loop:
             rows = loop_rows(name, said)
+        elif said.losses:
+            rows = losses_rows(name, said.losses, said.numerics)
         else:
             rows = launch_rows(name) if said.launches else rows_of(name, said)
         for row in rows:

@@ -98,25 +98,36 @@ twentieth of a second.
 
 
 def plan_memory(lifetimes: Sequence[Lifetime], align: int = ALIGN) -> Arena:
-    """Offsets, multiples of ``align``, at which no two buffers that are alive together overlap."""
-    lifetimes = [replace(x, nbytes=-(-x.nbytes // align) * align) for x in lifetimes]
+    """Offsets, multiples of ``align``, at which no two buffers that are alive together overlap.
+
+    What the last one lacks to a multiple is not counted: that of the largest one is looked for.
+    """
+    padding = [-x.nbytes % align for x in lifetimes]
+    lifetimes = [
+        replace(x, nbytes=x.nbytes + pad) for x, pad in zip(lifetimes, padding, strict=True)
+    ]
     bound = -(-lower_bound(lifetimes) // align) * align
+    bound -= max(zip((x.nbytes for x in lifetimes), padding, strict=True), default=(0, 0))[1]
     best: Arena | None = None
-    for arena in _tried(lifetimes, align):
+    for arena in _tried(lifetimes, padding, align):
         if best is None or arena.nbytes < best.nbytes:
             best = arena
-        if best.nbytes == bound:
+        if best.nbytes <= bound:
             break
     return best or Arena((), 0)
 
 
-def _tried(lifetimes: Sequence[Lifetime], align: int) -> Iterator[Arena]:
-    """Every order as it is, then each as it is mended."""
+def _tried(
+    lifetimes: Sequence[Lifetime], padding: Sequence[int], align: int
+) -> Iterator[Arena]:
+    """Every order as it is, then each as it is mended; ``padding`` is in the bytes of each."""
     places, apart = range(len(lifetimes)), _apart(lifetimes)
 
     def placed(order: list[int]) -> tuple[list[int], Arena]:
         offsets = _place(apart, order, align)
-        ends = [o + x.nbytes for o, x in zip(offsets, lifetimes, strict=True)]
+        ends = [
+            o + x.nbytes - pad for o, x, pad in zip(offsets, lifetimes, padding, strict=True)
+        ]
         return ends, Arena(tuple(offsets), max(ends, default=0))
 
     begun = []
