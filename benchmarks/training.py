@@ -296,7 +296,11 @@ def our_step(
 
 
 def theirs(
-    model: Model, parameters: dict[str, Array], x: Array, y: Array, form: str,
+    model: Model,
+    parameters: dict[str, Array],
+    x: Array,
+    y: Array,
+    form: str,
     held: dict[str, torch.Tensor] | None = None,
 ) -> Callable[..., float]:
     """The same in PyTorch: ``form`` is eager, channels_last or inductor. A step of another batch

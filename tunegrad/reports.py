@@ -205,7 +205,8 @@ class TuneReport:
     were none. ``others`` are this session's trials that no row counts: what was measured to decide
     on plans and variants, by status. ``voided`` are winners, as (kernel, actions, why), that were
     withdrawn in the end, since the model computed something else with them; ``mismatch`` says what
-    it still computes otherwise than its graph, empty where nothing. ``dtype`` is what weights and
+    it still computes otherwise than its graph, empty where nothing, and ``uncompared`` why its
+    outputs were not compared, empty where they were. ``dtype`` is what weights and
     activations are stored in, ``deviation`` what that costs next to the model in f32, both
     evaluated by numpy; None where it is f32 already, or was not measured. ``others_cpus`` is how
     many CPUs other processes used meanwhile, on average, and ``busy`` says so where that left too
@@ -235,6 +236,7 @@ class TuneReport:
     others: Mapping[str, int] = field(default_factory=dict)
     voided: tuple[tuple[str, str, str], ...] = ()
     mismatch: str = ""
+    uncompared: str = ""
     dtype: str = "f32"
     deviation: Deviation | None = None
     interval: Interval | None = None

@@ -66,6 +66,7 @@ def test_a_step_runs_with_the_winners_of_its_tune(tmp_path: Path) -> None:
     )
     assert report.training
     assert not report.mismatch
+    assert not report.uncompared
     assert not report.voided
     tuned = made(store)
     choices = tuned.program(x, y).choices

@@ -281,6 +281,17 @@ def test_tune_says_which_winners_were_withdrawn_and_exits_with_three(
     )
 
 
+def test_tune_says_why_nothing_was_compared_as_a_whole(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = replace(report(), uncompared="the budget ended before")
+    install("tunegrad.tune", tune_models=Tuner(late))
+    assert run(["tune", "mlp", "--store", "tuned.db"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "its outputs were not compared as a whole: the budget ended before"
+    )
+
+
 def test_tune_says_what_seeds_gave(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
     rows = (replace(ROW, seed_ms=1.25), UNTUNED)
     install("tunegrad.tune", tune_models=Tuner(replace(report(), rows=rows, seed_share=0.756)))

@@ -27,7 +27,7 @@ def deadlines(budget_s: float, start_s: float = 2.0, both_s: float = 0.0) -> Dea
 @pytest.mark.parametrize("both_s", [0.0, 1e-4, 0.05, 0.7, 20.0])
 def test_stages_end_one_after_the_other_within_the_budget(budget_s: float, both_s: float) -> None:
     e = deadlines(budget_s, min(2.0, budget_s / 4), both_s)
-    assert e.ready_s < e.plans_s < e.over_s == 100.0 + budget_s
+    assert e.ready_s < e.plans_s < e.evaluated_s < e.over_s == 100.0 + budget_s
     assert e.search_s < e.race_s < e.whole_s < e.over_s
     assert e.search_s - e.ready_s >= 0.2 * budget_s - 0.3
 

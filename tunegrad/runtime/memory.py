@@ -117,17 +117,13 @@ def plan_memory(lifetimes: Sequence[Lifetime], align: int = ALIGN) -> Arena:
     return best or Arena((), 0)
 
 
-def _tried(
-    lifetimes: Sequence[Lifetime], padding: Sequence[int], align: int
-) -> Iterator[Arena]:
+def _tried(lifetimes: Sequence[Lifetime], padding: Sequence[int], align: int) -> Iterator[Arena]:
     """Every order as it is, then each as it is mended; ``padding`` is in the bytes of each."""
     places, apart = range(len(lifetimes)), _apart(lifetimes)
 
     def placed(order: list[int]) -> tuple[list[int], Arena]:
         offsets = _place(apart, order, align)
-        ends = [
-            o + x.nbytes - pad for o, x, pad in zip(offsets, lifetimes, padding, strict=True)
-        ]
+        ends = [o + x.nbytes - pad for o, x, pad in zip(offsets, lifetimes, padding, strict=True)]
         return ends, Arena(tuple(offsets), max(ends, default=0))
 
     begun = []

@@ -174,6 +174,9 @@ ends so much later.
 _PLANS_SHARE = 0.35
 """Share of what is left then: plans that are not decided by its end stay as the store has them."""
 
+_EVALUATED_SHARE = 0.5
+"""Share until whose end a model's evaluation may go on: given up, it was for nothing."""
+
 _RESERVED_SHARE = 0.5
 """Share that may be kept for races and whole models, at most, however slow the models are."""
 
@@ -228,6 +231,11 @@ class Deadlines:
     def plans_s(self) -> float:
         """Time at which plans have to be decided."""
         return self.ready_s + _PLANS_SHARE * (self.over_s - self.ready_s)
+
+    @property
+    def evaluated_s(self) -> float:
+        """Time at which an evaluation that is not over is given up."""
+        return self.ready_s + _EVALUATED_SHARE * (self.over_s - self.ready_s)
 
     @property
     def search_s(self) -> float:

@@ -47,11 +47,11 @@ class Soundness:
     """The soundness of a model's outputs: they are as they must be (no ``mismatch``), at once or
     after winners were ``voided``.
 
-    ``judged``: there was an independent evaluation. ``voided`` are (kernel, actions, why),
+    ``uncompared`` says why nothing was compared; ``voided`` are (kernel, actions, why),
     ``mismatch`` says what is still wrong.
     """
 
-    judged: bool = True
+    uncompared: str = ""
     voided: tuple[tuple[str, str, str], ...] = ()
     mismatch: str = ""
 
@@ -78,7 +78,8 @@ def made_sound(work: Workload, models: Models, void: Void) -> Soundness:
     while True:
         failure = _failure(work, models, None)
         if failure is None:
-            return Soundness(models.bench.judged(models.of(work)), tuple(voided))
+            judged = models.bench.judged(models.of(work))
+            return Soundness("" if judged else _UNJUDGED, tuple(voided))
         wrong = in_model(failure)
         suspects = [
             s
@@ -86,11 +87,17 @@ def made_sound(work: Workload, models: Models, void: Void) -> Soundness:
             if (names[s[0]], s[1]) not in {v[:2] for v in voided}
         ]
         if not suspects or _failure(work, models, {}) is not None:
-            return Soundness(True, tuple(voided), f"with default schedules: {wrong}")
+            return Soundness("", tuple(voided), f"with default schedules: {wrong}")
         found = culprit(suspects, lambda few: _failure(work, models, dict(few)))
         for (key, actions), why in [found] if found else [(s, failure) for s in suspects]:
             void(key, actions, why)
             voided.append((names[key], actions, in_model(why)))
+
+
+_UNJUDGED = (
+    "nothing could evaluate it in time and memory, or it overflows on the inputs that were drawn"
+)
+_UNBEGUN = Soundness("the whole model did not run")
 
 
 def _winners(work: Workload, models: Models) -> dict[str, str]:
@@ -202,19 +209,14 @@ def measured_end_to_end(
     model of it runs.
     """
     paired_s = _INTERRUPTED_S if interrupt.requested else min(_PAIRED_S, _PAIRED_SHARE * left_s)
-    sound, weighed, tell = Soundness(), dict[str, Weighed](), withdrawals.tell
+    sound, weighed, tell = _UNBEGUN, dict[str, Weighed](), withdrawals.tell
     back: tuple[str, ...] = ()
     try:
         sound = made_sound(work, models, withdrawals.actions)
         if sound.mismatch:
             raise WrongResult(sound.mismatch)
-        if not sound.judged:
-            tell(
-                Warned(
-                    f"model {work.name}: its outputs were not compared: nothing could evaluate "
-                    "it in time and memory, or it overflows on the inputs that were drawn"
-                )
-            )
+        if sound.uncompared:
+            tell(Warned(f"model {work.name}: its outputs were not compared: {sound.uncompared}"))
         tuned, default = models.of(work), models.of(work, stored=False)
         samples = _paired(models, tuned, default, paired_s)
         launches = _profiled(models, work, [default, tuned], samples, paired_s, tell)
@@ -237,6 +239,7 @@ def measured_end_to_end(
     except CandidateFailure as error:
         tell(Warned(f"the whole model was not measured: {error}"))
     except OutOfTimeError:
+        sound = Soundness(f"the budget ended before; {_AGAIN}") if sound is _UNBEGUN else sound
         tell(
             Warned(
                 f"model {work.name}: the budget ended before the whole model was compared and "
@@ -246,6 +249,7 @@ def measured_end_to_end(
     except KeyboardInterrupt:
         if not interrupt.requested:
             raise
+        sound = Soundness("interrupted before") if sound is _UNBEGUN else sound
         tell(Warned("interrupted before the whole model was compared and measured"))
     return EndToEnd(None, None, sound, weighed, back=back)
 

@@ -107,6 +107,7 @@ def report_of(
         by_turns=whole.by_turns if whole else None,
         voided=whole.sound.voided if whole else (),
         mismatch=whole.sound.mismatch if whole else "",
+        uncompared=whole.sound.uncompared if whole else "",
         dtype=settings.dtype,
         deviation=deviation,
         interrupted=finish.interrupted,

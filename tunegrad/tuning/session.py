@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
@@ -290,6 +290,8 @@ class Session:
         c.progress.phase("defaults")
         c.progress.estimate()
         try:
+            with suppress(OutOfTimeError), c.interrupt.until(self.deadlines.evaluated_s):
+                c.executor.measurer.wait_idle()
             with c.interrupt.until(self.deadlines.given_up(end_s)):
                 self._searching.open(search)
                 weights = {k.key: k.uses * k.best_s for k in c.progress.standings()}

@@ -114,6 +114,8 @@ def _outputs(report: TuneReport) -> list[str]:
     lines = [
         f"withdrawn: kernel {kernel}: {actions}: {why}" for kernel, actions, why in report.voided
     ]
+    if report.uncompared:
+        lines.append(f"its outputs were not compared as a whole: {report.uncompared}")
     return [*lines, f"wrong outputs: {report.mismatch}"] if report.mismatch else lines
 
 
