@@ -146,3 +146,10 @@ def test_what_is_no_model_is_refused_in_a_line(given, kind):
     for call in (tg.load, tg.tune, tg.explain):
         with pytest.raises(ModelError, match=rf"^model .* is a {kind}.*; it must be a name, a"):
             call(given, store=False) if call is tg.load else call(given)
+
+
+def test_path_of_a_file_is_a_model(tmp_path):
+    path = tmp_path / "tiny.toml"
+    path.write_text('[model]\nname = "tiny"\nbuilder = "tunegrad.models.mlp:mlp"\n')
+    assert tg.load(path, store=False, threads=1).name == "tiny"
+    assert tg.explain(path, budget_s=0.01, threads=1).model == "tiny"

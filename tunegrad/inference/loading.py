@@ -51,7 +51,7 @@ UNITS = {"f16": 2.0**-11, "bf16": 2.0**-8, "tf32": 2.0**-11}
 
 
 def load(
-    model: str | Model | Example,
+    model: str | os.PathLike[str] | Model | Example,
     device: str = devices.DEFAULT,
     store: StorePath = None,
     on_miss: OnMiss = "default",
@@ -84,6 +84,8 @@ def load(
     Raises UserError (ModelError, ConfigError, DeviceError, StoreError, WeightsError, MissError), in
     one line.
     """
+    if isinstance(model, os.PathLike):
+        model = os.fspath(model)
     if isinstance(model, str) and model.endswith(SUFFIX):
         return _opened_model(Path(model), device, threads, weights, dtype)
     if dtype == "int8":

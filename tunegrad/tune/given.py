@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any, Unpack
 
 from tunegrad.config import ModelSpec, TuneOptions, TuneSettings, check_names, resolve_settings
@@ -21,8 +22,12 @@ def workload_of_model(model: Model, settings: TuneSettings) -> Workload:
     return workload_of(model, model.name, settings.seed, settings.numerics, target, settings.dtype)
 
 
-def model_of(model: TuneSettings | Model | Example | str) -> TuneSettings | Model | str:
-    """A pair of a function or a ``torch.nn.Module`` and its examples as a Model."""
+def model_of(
+    model: TuneSettings | Model | Example | str | os.PathLike[str],
+) -> TuneSettings | Model | str:
+    """A pair of a function or a ``torch.nn.Module`` and its examples as a Model; a path as text."""
+    if isinstance(model, os.PathLike):
+        return os.fspath(model)
     return as_model(model) if isinstance(model, tuple) else model
 
 

@@ -21,7 +21,7 @@ EXPLAIN_BUDGET_S = 20.0
 
 
 def show(
-    model: TuneSettings | Model | Example | str,
+    model: TuneSettings | Model | Example | str | os.PathLike[str],
     **options: Unpack[ModelOptions],
 ) -> list[ShowRow]:
     """One row per distinct kernel: what it would run with, and where that comes from.
@@ -40,7 +40,7 @@ def show(
 
 
 def explain(
-    model: TuneSettings | Model | Example | str,
+    model: TuneSettings | Model | Example | str | os.PathLike[str],
     observers: Sequence[Observer] = (),
     *,
     kernel: str = "",
@@ -78,7 +78,7 @@ def explain(
 
 
 def explain_form(
-    model: TuneSettings | Model | Example | str,
+    model: TuneSettings | Model | Example | str | os.PathLike[str],
     stage: Stage,
     *,
     kernel: str = "",
@@ -99,7 +99,7 @@ def explain_form(
 
 
 def explain_trace(
-    model: TuneSettings | Model | Example | str,
+    model: TuneSettings | Model | Example | str | os.PathLike[str],
     *,
     kernel: str = "",
     store: str | os.PathLike[str] | Literal[False] | None = None,
@@ -117,7 +117,7 @@ def explain_trace(
 
 
 def time_schedule(
-    model: TuneSettings | Model | Example | str,
+    model: TuneSettings | Model | Example | str | os.PathLike[str],
     *,
     kernel: str,
     schedule: str,

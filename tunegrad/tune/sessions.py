@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence, Set
 from functools import partial
@@ -34,7 +35,7 @@ while the model is built.
 
 
 def tune(
-    model: TuneSettings | Model | Example | str,
+    model: TuneSettings | Model | Example | str | os.PathLike[str],
     observers: Sequence[Observer] = (),
     **options: Unpack[TuneOptions],
 ) -> TuneReport:
