@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import astuple
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -189,7 +189,6 @@ class Place:
     places: tuple[tuple[int, int], ...]
 
 
-@runtime_checkable
 class DirectPlan(Protocol):
     """A plan whose kernels use arrays of this process as they lie."""
 
