@@ -57,17 +57,17 @@ def sampled(
     size = prod(shape)
     if size <= count:
         return tuple(map(np.asarray, np.unravel_index(np.arange(size), shape))) if shape else ()
-    return tuple(_line(extent, count, known, seed + d) for d, extent in enumerate(shape))
+    some = drawn(seed, 2 * count * len(shape)).reshape(len(shape), 2 * count)
+    return tuple(_line(e, count, known, seed + d, some[d]) for d, e in enumerate(shape))
 
 
-def _line(extent: int, count: int, known: tuple[int, ...], seed: int) -> Array:
+def _line(extent: int, count: int, known: tuple[int, ...], seed: int, some: Array) -> Array:
     found = np.zeros(count, np.int64)
     if extent == 1:
         return found
     found[1] = extent - 1
     if count == 2:
         return found
-    some = drawn(seed, 2 * count)
     if extent <= count - 2:
         line = np.arange(extent)
     else:

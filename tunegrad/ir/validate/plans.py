@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import field
 from functools import cache, partial
-from math import prod
+from math import floor, prod
 from typing import Any, cast
 
 import numpy as np
@@ -54,6 +54,9 @@ from .numbers import Number, Numbers, P, deep, sum_of_products
 
 _MOST, _LEAST, _POINTS = 128, 2, 3
 """Samples, at most and at least; points of a variant's last kernel."""
+
+_NEAR = 1e-12
+"""Relative distance of a fraction from a number of a matrix that is made of it in f64."""
 
 _MANY = 1 << 12
 """Elements of arrays by whose values results are kept, at most."""
@@ -587,7 +590,13 @@ def _elements(matrix: tuple[tuple[float, ...], ...]) -> Array:
 
 @cache
 def _element(x: float) -> int:
-    from fractions import Fraction
-
-    near = Fraction(x).limit_denominator(1000)
-    return near.numerator % P * pow(near.denominator, -1, P) % P
+    """A small fraction, which a float is near to, as an element: the first convergent of its
+    continued fraction that is as near.
+    """
+    (num, den), (num_before, den_before), rest = (floor(x), 1), (1, 0), x - floor(x)
+    while abs(num / den - x) > _NEAR * abs(x):
+        whole = floor(1 / rest)
+        rest = 1 / rest - whole
+        num, num_before = whole * num + num_before, num
+        den, den_before = whole * den + den_before, den
+    return num % P * pow(den, -1, P) % P
