@@ -81,8 +81,8 @@ _LONG = 1 << 13
 _DEEPER_TERMS = 1 << 22
 """Terms of reductions in one another, of all samples, that are worked out of what differs."""
 
-_DRAWN = 1 << 9
-"""Elements of a constant that are compared with its maps."""
+_WHOLE, _DRAWN = 1 << 11, 1 << 7
+"""Elements of constants that are compared with their maps one and all, at most; and of others."""
 
 _DEEP = 48
 """Operations between two places at which a chain without reductions may be cut."""
@@ -280,7 +280,7 @@ def _wrong(made: Node, image: Node, at: At, same: Array) -> WrongPlan:
 @lru_cache(maxsize=256)
 def _places(shape: tuple[int, ...]) -> Array:
     """Row-major positions of all elements, or of ``_DRAWN`` ones."""
-    if prod(shape) <= _DRAWN:
+    if prod(shape) <= _WHOLE:
         return np.arange(prod(shape))
     return flat_position(sampled(shape, _DRAWN, (), prod(shape)), shape)
 
