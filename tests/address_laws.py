@@ -117,6 +117,8 @@ def at_addresses(rng: random.Random) -> None:
             given = _inputs(rng, kinds, outside=n % 2 > 0)
             wanted = _wanted(function, [x.copy() for x in given])
             arrays = [_placed(rng, x) for x in given]
+            before = [_placed(rng, x) for x in _inputs(rng, kinds)]
+            held = model(*before)  # where a fault forgets to point is memory that lives
             fresh = _outputs(function)
             made = [_placed(rng, np.full_like(y, 77)) for y in fresh[: len(fresh) - len(donated)]]
             try:
@@ -127,10 +129,11 @@ def at_addresses(rng: random.Random) -> None:
                 assert wanted is not None, f"{function.__name__}: an index is out of range"
             ran += 1
             new = dict(zip(donated, (wanted or [])[len(made) :], strict=False))
-            for kind, x, before in zip(kinds, arrays, given, strict=True):
-                assert (x == new.get(kind, before)).all(), f"{function.__name__}: input {kind}"
+            for kind, x, value in zip(kinds, arrays, given, strict=True):
+                assert (x == new.get(kind, value)).all(), f"{function.__name__}: input {kind}"
             for y, value in zip(made, wanted or [], strict=False):
                 assert (y == value).all(), f"{function.__name__}: an output"
+            del held
     assert ran >= 12, f"of the functions {ran // 4} run at addresses"
 
 

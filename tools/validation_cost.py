@@ -45,7 +45,7 @@ def _load(name: str) -> tuple[float, float, float]:
         setattr(pipeline, validation, timed(at, getattr(pipeline, validation)))
     began_s = thread_time()
     tg.load(name, store=False, threads=1)
-    return thread_time() - began_s, *spent
+    return thread_time() - began_s, spent[0], spent[1]
 
 
 def _apart(name: str) -> list[float]:
