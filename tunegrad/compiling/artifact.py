@@ -17,6 +17,7 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -376,9 +377,10 @@ class Compiler:
                 for k, (kernel, _) in kernels.items()
             }
         whole = replace(kept, plan=kept.plan.forgotten), programs
-        body = pickle.dumps(whole)
-        if _unpickled(body) == whole:
-            self._cache.put(key, body)
+        with suppress(RecursionError):  # of expressions that are nested deeply
+            body = pickle.dumps(whole)
+            if _unpickled(body) == whole:
+                self._cache.put(key, body)
 
     def _program(self, kernel: Kernel, schedule: str, device: Device) -> ProgramFacts:
         key = (kernel.key, schedule, device)
@@ -415,7 +417,8 @@ class Compiler:
     def _write(self, program: ProgramFacts, kernel: Kernel, schedule: str, device: Device) -> None:
         key = None if self._cache is None else program_key(kernel, schedule, device)
         if self._cache is not None and key is not None:
-            self._cache.put(key, pickle.dumps(program))
+            with suppress(RecursionError):
+                self._cache.put(key, pickle.dumps(program))
 
     def _image(self, program: ProgramFacts, kernel: Kernel, schedule: str, device: Device) -> bytes:
         if not self._kept(program.key):
@@ -458,7 +461,7 @@ def _unpickled(body: bytes) -> Any:
     try:
         return pickle.loads(body)  # noqa: S301  # written by this user, and its digest compared
     except (pickle.UnpicklingError, ImportError, LookupError, AttributeError, TypeError, ValueError,
-            EOFError):  # fmt: skip
+            EOFError, RecursionError):  # fmt: skip
         return None
 
 
