@@ -297,18 +297,23 @@ def test_what_is_settled_is_not_measured(store: Store) -> None:
 
 
 def test_a_promoted_direct_schedule_is_settled_and_an_unpromoted_one_is_not(store: Store) -> None:
-    ok = Measurement(Status.OK, (1e-3,) * 3)
+    ok, quick = (Measurement(Status.OK, (s,) * 3) for s in (1e-3, 1e-4))
     rows = {}
     for k in convolutions():
-        row = Trial(
+        trial = Trial(
             k.key, k.text, here(), "", "", SPACE_VERSION, Policy(), ok, "s1", "default", 1.0
         )
-        rows[k.key] = store.add(row)
+        rows[k.key] = store.add(trial)
     with pytest.raises(AssertionError, match="measured again"):
         settled(store, never)
     for row_id in rows.values():
         store.promote(row_id, Evidence("first", 1.0, (), (1e-3,), cold=False))
     assert set(settled(store, never).values()) == {DIRECT}
+    for k in convolutions():  # faster alone, never raced
+        for p in parts_of(k, "winograd2"):
+            store.add(replace(trial, kernel_key=p.key, kernel_text=p.text, measurement=quick))
+    with pytest.raises(AssertionError, match="measured again"):
+        settled(store, never)
 
 
 def test_what_a_file_promoted_is_measured_here_before_it_is_settled(store: Store) -> None:

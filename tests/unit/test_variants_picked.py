@@ -16,7 +16,7 @@ from tunegrad.db import Evidence, Store, open_store
 from tunegrad.devices.host.facts import declared
 from tunegrad.frontend import Tensor
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.variants import variants_of
+from tunegrad.ir.variants import parts_of, variants_of
 from tunegrad.opts import SPACE_VERSION
 from tunegrad.planning import allowed, expected, pick_variants, picked
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
@@ -103,6 +103,24 @@ def test_a_stored_choice_wins(store: Store, name: str) -> None:
 
 def test_a_stored_schedule_is_a_choice_of_the_direct_kernel(store: Store) -> None:
     store.add(trial("tile(axis=a, size=4)"))
+    assert pick(store) == "direct"
+
+
+@pytest.mark.parametrize(
+    ("part_s", "policy", "choice"),
+    [(1e-4, Policy(), "winograd2"), (1e-3, Policy(), "direct"),
+     (1e-4, Policy(cache="cold"), "direct")],
+    ids=["faster", "slower", "timed otherwise"],
+)  # fmt: skip
+def test_without_a_race_the_kernels_that_took_least_alone_are_a_choice(
+    store: Store, part_s: float, policy: Policy, choice: str
+) -> None:
+    store.promote(store.add(trial("tile(axis=a, size=4)")), EVIDENCE)
+    for part in parts_of(KERNEL, "winograd2"):
+        store.add(replace(trial("", part_s, part), policy=policy))
+    assert pick(store) == choice
+    assert pick(store, "strict") == "direct"
+    store.record_decision(decided("variant", KERNEL.text, "direct", HERE))
     assert pick(store) == "direct"
 
 

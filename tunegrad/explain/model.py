@@ -407,7 +407,7 @@ def variant_rows(
             continue
         picked_here = picks.get(use.key, DIRECT)
         options = tuple(_option(use.kernel, name, roofline, store, here) for name in names)
-        stored = stored_variant(use.key, here, store) == picked_here
+        stored = stored_variant(use.kernel, names, here, store) == picked_here
         rows.append(VariantRow(use.name, use.key, use.uses, picked_here, stored, options))
     return tuple(rows)
 

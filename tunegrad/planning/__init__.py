@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .expected import expected_parts as expected_parts
     from .expected import expected_plan_s as expected_plan_s
     from .expected import expected_s as expected_s
+    from .expected import measured_variant as measured_variant
     from .expected import pick_variants as pick_variants
     from .expected import picked as picked
     from .expected import stored_s as stored_s
@@ -40,7 +41,7 @@ else:
             "deviation": "deviation deviation_of_graph",
             "expected": (
                 "NEAR allowed expected expected_attentions expected_parts expected_plan_s "
-                "expected_s pick_variants picked stored_s stored_variant variant_s"
+                "expected_s measured_variant pick_variants picked stored_s stored_variant variant_s"
             ),
             "plan": (
                 "Planned RULES image_forms images_key images_text plan_launches planned_as "

@@ -4,7 +4,7 @@ attention where its scores are more than the last cache holds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,7 @@ from tunegrad.opts import SPACE_VERSION, kernel_flops_per_s
 if TYPE_CHECKING:
     from tunegrad.config import Numerics
     from tunegrad.db import Store
-    from tunegrad.trial import Fingerprint
+    from tunegrad.trial import Fingerprint, Trial
 
 __all__ = [
     "NEAR",
@@ -43,6 +43,7 @@ __all__ = [
     "expected_plan_s",
     "expected_s",
     "faster_splits",
+    "measured_variant",
     "pick_variants",
     "picked",
     "stored_s",
@@ -57,8 +58,9 @@ __all__ = [
 # the machine expects.
 #
 # A stored choice is a decision about the direct kernel: its samples are runs of all the variant's
-# kernels. A kernel that was tuned and never compared with its variants runs directly. A strict
-# setting of the numerics allows only the variants that add the same products: no Winograd.
+# kernels. A kernel that was tuned and never raced against its variants runs as the one whose
+# kernels took least alone, directly where none of them was measured. A strict setting of the
+# numerics allows only the variants that add the same products: no Winograd.
 
 
 NEAR = 1.6
@@ -150,14 +152,17 @@ def _sides(kernel: Kernel) -> tuple[int, int]:
     return sides[0], sides[1]
 
 
-def stored_variant(key: str, here: Fingerprint, store: Store | None) -> str | None:
-    """The variant of a kernel that the store has decided on; else the direct one, where it has a
-    winner for that.
+def stored_variant(
+    kernel: Kernel, names: Sequence[str], here: Fingerprint, store: Store | None
+) -> str | None:
+    """The variant of a kernel that the store has decided on; else, where it has a winner for the
+    direct one, the one of these whose kernels were measured to take least, each alone.
 
     Imported rows do not count where a schedule of the direct kernel was promoted here.
     """
     if store is None:
         return None
+    key = kernel.key
     found = store.decision("variant", key, here, SPACE_VERSION)
     if found is not None and not (
         found.imported and any(not e.imported for _, e in store.promotions(key, here))
@@ -165,7 +170,28 @@ def stored_variant(key: str, here: Fingerprint, store: Store | None) -> str | No
         return found.choice
     from tunegrad.db import Hit
 
-    return DIRECT if isinstance(store.lookup(key, here, SPACE_VERSION), Hit) else None
+    hit = store.lookup(key, here, SPACE_VERSION)
+    return measured_variant(kernel, names, hit.trial, store) if isinstance(hit, Hit) else None
+
+
+def measured_variant(kernel: Kernel, names: Sequence[str], direct: Trial, store: Store) -> str:
+    """The variant of these whose kernels take least by the store, each alone; ``direct`` is the
+    winner of the direct one, which stands where others were not measured as it was.
+    """
+    from tunegrad.db import imported
+
+    least_s, least = direct.measurement.seconds, DIRECT
+    for name in names:
+        if name == DIRECT or imported(direct):
+            continue
+        found = [
+            store.winner(p.key, direct.fingerprint, SPACE_VERSION) for p in parts_of(kernel, name)
+        ]
+        if all(t is not None and t.policy == direct.policy and not imported(t) for t in found):
+            taken_s = sum(t.measurement.seconds for t in found if t is not None)
+            if taken_s < least_s:
+                least_s, least = taken_s, name
+    return least
 
 
 def allowed(kernel: Kernel, numerics: Numerics, target: Target | None = None) -> tuple[str, ...]:
@@ -325,7 +351,7 @@ def picked(
         names = allowed(kernel, numerics)
         if len(names) == 1:
             continue
-        stored = stored_variant(key, here, store)
+        stored = stored_variant(kernel, names, here, store)
         choice = stored if stored in names else expected(kernel, target, numerics)
         if choice != DIRECT or (direct and len(allowed(kernel, numerics, target)) > 1):
             picks[key] = choice

@@ -27,7 +27,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import DIRECT, parts_of
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.planning import NEAR, allowed
+from tunegrad.planning import NEAR, allowed, measured_variant
 from tunegrad.search import ModelSearch
 from tunegrad.trial import Fingerprint
 
@@ -315,7 +315,10 @@ def _settled(
         found = decided_here(store, "variant", use.key, here)
         if found is not None:
             picks[use.key] = found.choice if found.choice in names else DIRECT
-        elif any(t.space_version == SPACE_VERSION for t, _ in measured_here(store, use.key, here)):
+            continue
+        mine = [t for t, _ in measured_here(store, use.key, here)]
+        held = next((t for t in reversed(mine) if t.space_version == SPACE_VERSION), None)
+        if held is not None and measured_variant(use.kernel, names, held, store) == DIRECT:
             picks[use.key] = DIRECT
     return picks
 
