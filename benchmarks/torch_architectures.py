@@ -7,7 +7,9 @@
 
 ``--time`` takes one thread, and one image of the size that timm gives a network. A time is the
 median over turns of the least of each, of the CPU time of the thread that calls and computes:
-another process that takes the core lengthens calls, and shortens none.
+another process that takes the core lengthens calls, and shortens none. What ``torch.compile`` takes
+more than ``tg.load`` is measured outside of the kernels, whose own time differs by more from call
+to call. Rows of it are a table by ``--table``, too.
 
 Weights are drawn, nothing is downloaded. Images are small, configurations tiny: the kinds of
 operators are those of the full models. One line of JSON each: the door, the memory format, how far
@@ -35,6 +37,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -296,33 +299,75 @@ def run(make: Callable[[], Case], door: str, said: _Said) -> dict[str, Any]:
     }
 
 
+PROMISES: dict[str, Any] = {
+    "freezing": True,
+    "guard_filter_fn": torch.compiler.skip_guard_on_all_nn_modules_unsafe,
+}
+"""Options of ``torch.compile`` for a module that stays as it is."""
+
+
 def timed(make: Callable[[], Case], turns: int = 7, turn_s: float = 0.1) -> dict[str, Any]:
-    """Microseconds of a call, in turns: PyTorch eager, ``tg.load``, ``torch.compile``, and the part
-    of the last that is PyTorch's: its guards, which a model's kernels take from the caches.
+    """Microseconds of a call, in turns: of PyTorch eager and ``tg.load``, and what ``torch.compile``
+    takes more outside of the kernels, without and with the options. ``floor`` is the part that is
+    PyTorch's: what programs take that give what they gave first, behind a call of ``tg.load``.
     """
     module, args = make()
     torch.set_num_threads(1)
-    options = {"store": False, "threads": 1}
     torch.compiler.reset()
+    kernels = _Kernels()
     loaded = tg.load(tg.from_torch(module, *args), store=False, threads=1)
-    fast = torch.compile(module, backend="tunegrad", options=options)
-    floor = torch.compile(copy.deepcopy(module), backend=_remembers)
+    options = {"store": False, "threads": 1}
+
+    def compiled_by(backend: Any, options: dict[str, Any]) -> Callable[[], Any]:
+        fast = torch.compile(copy.deepcopy(module), backend=backend, options=options)
+        return lambda: fast(*args)
+
     arrays = [a.numpy() for a in args]
     calls: dict[str, Callable[[], Any]] = {
-        "eager": lambda: module(*args), "load": lambda: loaded(*arrays), "compile": lambda: fast(*args),
-        "floor": lambda: floor(*args),
-    }  # fmt: skip
-    least: dict[str, list[float]] = {name: [] for name in calls}
+        "eager": lambda: module(*args),
+        "load": lambda: loaded(*arrays),
+        "compile": compiled_by("tunegrad", options),
+        "promises": compiled_by("tunegrad", {**options, **PROMISES}),
+        "floor": compiled_by(_remembers, {}),
+    }
+    least: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
     with torch.inference_mode():
         for call in calls.values():
             call()
         for _ in range(turns):
             for name, call in calls.items():
                 before = calls["load"] if name == "floor" else None
-                least[name].append(_least_s(call, turn_s, before))
-    found = {name: 1e6 * statistics.median(each) for name, each in least.items()}
-    ratio = statistics.median(a / b for a, b in zip(least["eager"], least["load"], strict=True))
-    return {**{n: round(us, 1) for n, us in found.items()}, "ratio": round(ratio, 2)}
+                least[name].append(_least_s(call, kernels, turn_s, before))
+    whole, beside = (
+        {name: 1e6 * statistics.median(each[i] for each in found) for name, found in least.items()}
+        for i in (0, 1)
+    )
+    ratios = [a / b for (a, _), (b, _) in zip(least["eager"], least["load"], strict=True)]
+    return {
+        "ratio": round(statistics.median(ratios), 2),
+        "load": round(whole["load"], 1),
+        **{n: round(beside[n] - beside["load"], 1) for n in ("compile", "promises")},
+        "floor": round(beside["floor"], 1),
+    }
+
+
+class _Kernels:
+    """Seconds of CPU time that plans of kernels took, of those that are loaded from now on."""
+
+    def __init__(self) -> None:
+        from tunegrad.devices.cpu import engine
+
+        self.seconds = 0.0
+        plan = attrgetter("_Plan")(engine)
+        run = getattr(plan.run, "plain", plan.run)
+
+        def counted(of: Any) -> None:
+            start = time.thread_time()
+            run(of)
+            self.seconds += time.thread_time() - start
+
+        counted.plain = run  # type: ignore[attr-defined]
+        plan.run = counted
 
 
 def _remembers(graph: Any, examples: Sequence[Any]) -> Any:
@@ -344,21 +389,35 @@ def _remembers(graph: Any, examples: Sequence[Any]) -> Any:
 
 
 def _least_s(
-    call: Callable[[], Any], at_least_s: float, before: Callable[[], Any] | None = None
-) -> float:
-    """Of three calls, or as many as fill the time; each one behind a call of ``before``."""
-    found, begin = list[float](), time.perf_counter()
+    call: Callable[[], Any],
+    kernels: _Kernels,
+    at_least_s: float,
+    before: Callable[[], Any] | None = None,
+) -> tuple[float, float]:
+    """The least time, and the least one outside of the kernels, of three calls, or as many as fill
+    the time; each one behind a call of ``before``.
+    """
+    found, begin = list[tuple[float, float]](), time.perf_counter()
     while len(found) < 3 or time.perf_counter() - begin < at_least_s:
         if before is not None:
             before()
-        start = time.thread_time()
+        kernels.seconds, start = 0.0, time.thread_time()
         call()
-        found.append(time.thread_time() - start)
-    return min(found)
+        took = time.thread_time() - start
+        found.append((took, took - kernels.seconds))
+    return min(a for a, _ in found), min(b for _, b in found)
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Rows in Markdown: a model in each line, a door and a memory format in each column."""
+    """Rows in Markdown: a model in each line, a door and a memory format in each column; or times."""
+    if rows and "door" not in rows[0]:
+        heads = {"name": "model", "ratio": "PyTorch eager / `tg.load`", "load": "`tg.load`, us",
+                 "compile": "`torch.compile`, us more", "promises": "with the options, us more",
+                 "floor": "floor, us"}  # fmt: skip
+        cells = [[str(r[k]) for k in heads] for r in rows]
+        return "\n".join(
+            f"| {' | '.join(c)} |" for c in [[*heads.values()], ["---"] * len(heads), *cells]
+        )
     doors = {"compile": "torch.compile", "from_torch": "from_torch", "onnx": "ONNX file",
              "f64": "PyTorch in f64"}  # fmt: skip
     columns = [

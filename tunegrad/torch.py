@@ -61,7 +61,7 @@ from tunegrad.inference import UNITS, LoadedModel, load
 
 __all__ = ["backend", "from_torch", "register"]
 
-_OPTIONS = ("check", "device", "dtype", "numerics", "on_miss", "store", "threads")
+_OPTIONS = ("check", "device", "dtype", "freezing", "numerics", "on_miss", "store", "threads")
 _MODES = (
     "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs",
 )  # fmt: skip
@@ -84,8 +84,10 @@ def backend(
     ``options`` are those of ``tg.load``: store, on_miss, threads, device, numerics, dtype; and
     ``check``: the first call of each program is compared with the graph in PyTorch. ``"error"``
     (the default) raises MismatchError where they differ by more than rounding, ``"warn"`` gives
-    PyTorch's results from then on, False does not compare. ``mode`` changes nothing: a call never
-    searches, and what ``tunegrad tune`` has found is used in any mode.
+    PyTorch's results from then on, False does not compare. With ``freezing`` the parameters and
+    buffers of modules stay as they are where no gradients are recorded, and no call asks for them.
+    ``mode`` changes nothing: a call never searches, and what ``tunegrad tune`` has found is used in
+    any mode.
 
     Raises:
         ConfigError: an option, or a mode, that is not there.
@@ -96,6 +98,15 @@ def backend(
     from torch._dynamo.backends.common import aot_autograd
 
     names = _names(graph_module, example_inputs)
+    recording = torch.is_grad_enabled() and any(
+        getattr(x, "requires_grad", False) for x in example_inputs
+    )
+    asked: Sequence[int] = range(len(example_inputs))
+    if settings.pop("freezing") and not recording:
+        asked = _frozen(graph_module, example_inputs)
+    frozen = frozenset(id(x) for i, x in enumerate(example_inputs) if i not in asked)
+    held = [*graph_module.parameters(), *graph_module.buffers()]
+    alone: list[_Compiled] = []
 
     def taken(graph: Any, constants: bool, written: tuple[int, ...] = ()) -> Any:
         draws = with_draws_as_inputs(graph)
@@ -106,11 +117,18 @@ def backend(
                 len(missing), ", ".join(missing),
             )  # fmt: skip
             return make_boxed_func(lambda *args: graph.forward(*args, *draws(args)))
-        return _Compiled(graph, names, settings, constants, draws, written)
+        return _Compiled(graph, names, settings, constants, draws, written, frozen)
 
     def inference(graph: Any, examples: Sequence[Any]) -> Any:
         written = _written()
-        return taken(graph, not _writes_parameters(examples, written), written)
+        made = taken(graph, not _writes_parameters(examples, written), written)
+        if (
+            isinstance(made, _Compiled)
+            and not recording
+            and len(examples) == len(held) + len(asked)
+        ):
+            alone.extend([made] * _is_alone(example_inputs))
+        return made
 
     def training(graph: Any, _: Sequence[Any]) -> Any:
         _let_graphs_be_kept()
@@ -123,12 +141,88 @@ def backend(
         partition_fn=min_cut_rematerialization_partition,
         decompositions=_decompositions(),
     )
-    recording = torch.is_grad_enabled() and any(
-        getattr(x, "requires_grad", False) for x in example_inputs
-    )
-    with _taken_apart() if recording else nullcontext():
-        compiled: Callable[..., Any] = compiler(graph_module, example_inputs)
-    return compiled
+    with _resizing_whole(), _taken_apart() if recording else nullcontext():
+        compiled: Callable[..., Any] = compiler(graph_module, [example_inputs[i] for i in asked])
+    for made in alone:
+        compiled = made.with_first(held)
+    if not frozen:
+        return compiled
+    pick, count = _picker(asked), len(asked)
+    # what splits a graph of dynamo's, as for data in parallel, passes all that there was
+    return lambda *args: compiled(*(args if len(args) == count else pick(args)))
+
+
+def _frozen(graph_module: Any, examples: Sequence[Any]) -> list[int]:
+    """Make parameters and buffers of modules attributes of the graph, for good: dynamo looks them
+    up for no call then. The places of the inputs that are left.
+
+    A guard of dynamo's sees to it that these modules, and no others of their class, are called.
+    """
+    from torch._dynamo.guards import GuardBuilder, install_guard
+
+    graph, left, parameter = graph_module.graph, list[int](), load_torch().nn.Parameter
+    sources = attrgetter("_param_name_to_source")(graph_module)
+    for i, (node, example) in enumerate(
+        zip(graph.find_nodes(op="placeholder"), examples, strict=True)
+    ):
+        source = getattr(node.meta.get("grapharg"), "source", None)
+        module = _module_of(source)
+        if module is None or not _is_static(example):
+            left.append(i)
+            continue
+        install_guard(module.make_guard(GuardBuilder.ID_MATCH))
+        is_weight = isinstance(example, parameter)
+        (graph_module.register_parameter if is_weight else graph_module.register_buffer)(
+            node.name, example
+        )
+        sources[node.name] = source
+        with graph.inserting_before(node):
+            held = graph.get_attr(node.name)
+        held.meta = {k: v for k, v in node.meta.items() if k != "grapharg"}
+        node.replace_all_uses_with(held)
+        graph.erase_node(node)
+    graph_module.recompile()
+    return left
+
+
+def _module_of(source: Any) -> Any:
+    """Where the outermost module is found that a tensor belongs to; None for another tensor."""
+    from torch._dynamo.source import ChainedSource, UnspecializedNNModuleSource
+
+    found = None
+    while isinstance(source, ChainedSource):
+        source, inner = source.base, source
+        if isinstance(inner, UnspecializedNNModuleSource):
+            found = source
+    return found
+
+
+@contextmanager
+def _resizing_whole() -> Iterator[None]:
+    """Resizing is traced as operators of our table. What PyTorch has in Python for tracing goes by
+    a scale that its kernels do not: 3 rows that become ``floor(3 * 1.3)`` are the same 3 rows.
+    """
+    from torch._C import DispatchKey
+
+    aten, kept = load_torch().ops.aten, []
+    for name in TABLE:
+        if name.startswith("upsample_"):
+            packet, _, overload = name.partition(".")
+            operator = getattr(getattr(aten, packet), overload or "default")
+            own = operator.py_kernels
+            taken = {
+                k: own.pop(k)
+                for k in (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
+                if k in own
+            }
+            kept.append((operator, taken))
+            _remembered(operator).clear()
+    try:
+        yield
+    finally:
+        for operator, taken in kept:
+            operator.py_kernels.update(taken)
+            _remembered(operator).clear()
 
 
 @contextmanager
@@ -159,6 +253,23 @@ def _written() -> tuple[int, ...]:
     if known is None or known.tokens:
         return ()
     return tuple(known.mutated_inp_runtime_indices)
+
+
+def _is_alone(inputs: Sequence[Any]) -> bool:
+    """True where AOTAutograd has nothing to do around the graph that is compiled now: no gradients,
+    no views of inputs as outputs, no new values to copy. Calls that pass it by take half the time.
+    """
+    from torch._C import _is_any_autocast_enabled
+    from torch._guards import TracingContext
+    from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+    known = getattr(TracingContext.try_get(), "fw_metadata", None)
+    return known is not None and not (
+        known.num_mutated_inp_runtime_indices or known.num_outputs_aliased
+        or known.num_intermediate_bases or known.tokens or known.dynamic_outputs
+        or known.num_graphsafe_rng_states or known.grad_enabled_mutation is not None
+        or _is_any_autocast_enabled() or any(map(is_traceable_wrapper_subclass, inputs))
+    )  # fmt: skip
 
 
 def _let_graphs_be_kept() -> None:
@@ -205,7 +316,9 @@ def _settings(options: Mapping[str, Any] | None, mode: str | None) -> dict[str, 
             f"torch.compile: options {', '.join(wrong)} are unknown; valid: {', '.join(_OPTIONS)}"
         )
     check_choice("torch.compile", given.get("check", "error"))
-    return {**_QUIET, "check": "error", **given}
+    if not isinstance(freezing := given.get("freezing", False), bool):
+        raise ConfigError(f"torch.compile: freezing is {freezing!r}; valid: True, False")
+    return {**_QUIET, "check": "error", "freezing": False, **given}
 
 
 @cache
@@ -267,7 +380,8 @@ class _Program:
 
     ``constants``: places of arguments that are part of the program. ``inputs``: places of tensors
     that are passed; ``orders``: the dimensions of some of them as their memory has them, in which
-    the program takes them. Everything else is a number, and has to be the same.
+    the program takes them. ``frozen``: the identity of constants that stay as they are. Everything
+    else is a number, and has to be the same.
     """
 
     def __init__(
@@ -278,13 +392,15 @@ class _Program:
         outputs: Sequence[_Output] = (),
         shared: bool = False,
         orders: Mapping[int, Sequence[int]] | None = None,
+        frozen: Set[int] = frozenset(),
     ) -> None:
         self.model, self.shared = model, shared
         self.constants = tuple(constants)
+        self._asked = tuple(i for i in constants if id(args[i]) not in frozen)
         self._outputs = tuple(outputs)
         tensors = [i for i, a in enumerate(args) if hasattr(a, "dtype")]
         self.inputs = tuple(i for i in tensors if i not in set(constants))
-        self._pick = _picker(self.constants)
+        self._pick = _picker(self._asked)
         self._given = _picker(self.inputs)
         self._rest = _picker([i for i, a in enumerate(args) if not hasattr(a, "dtype")])
         self._held = self._pick(args)
@@ -312,7 +428,7 @@ class _Program:
 
     def moved(self, args: Sequence[Any]) -> set[int]:
         """Places of constants that are the same tensors, with other values."""
-        before = zip(self.constants, self._held, self._versions, self._memory, strict=True)
+        before = zip(self._asked, self._held, self._versions, self._memory, strict=True)
         return {
             i
             for i, t, version, place in before
@@ -394,18 +510,20 @@ class _Compiled:
     """One graph: programs by the shapes of its inputs, made when they are needed.
 
     It takes its arguments as one list, as aot_autograd has them. ``constants``: parameters and
-    buffers are part of the programs. ``draws``: the random numbers that are its last arguments.
+    buffers are part of the programs; those whose identity is in ``frozen`` stay as they are.
+    ``draws``: the random numbers that are its last arguments.
     ``written``: places of the arguments whose new values are its first outputs. A program writes
     these in the arguments' memory and gives the arguments, which PyTorch then need not copy.
     """
 
     def __init__(
         self, graph: Any, names: Mapping[int, str], settings: Mapping[str, Any], constants: bool,
-        draws: Draws, written: tuple[int, ...] = (),
+        draws: Draws, written: tuple[int, ...] = (), frozen: Set[int] = frozenset(),
     ) -> None:  # fmt: skip
         self._boxed_call = True  # PyTorch copies it from the object
         self._graph, self._names = graph, names
         self._constants, self._draws, self._places = constants, draws, written
+        self._frozen = frozen
         self._check = settings["check"]
         self._settings = {k: v for k, v in settings.items() if k != "check"}
         self._programs: list[_Program] = []
@@ -423,6 +541,10 @@ class _Compiled:
         if program.model is None:
             return self._graph.forward(*args)
         return program.run(program.model, args)
+
+    def with_first(self, held: Sequence[Any]) -> Callable[..., Any]:
+        """The function of the arguments that come behind ``held``."""
+        return (lambda *args: self([*held, *args])) if held else lambda *args: self(args)
 
     def _first_call(self, args: Sequence[Any]) -> Any:
         """Make a program for these arguments, and compare what it gives with PyTorch.
@@ -493,8 +615,9 @@ class _Compiled:
             if self._constants
             and hasattr(a, "dtype")
             and _is_static(a)
-            and _is_counted(a)
+            and (_is_counted(a) or id(a) in self._frozen)
             and i not in self._written
+            and i not in self._places
         ]
         try:
             return self._made(args, static, want)
@@ -502,7 +625,7 @@ class _Compiled:
             raise  # the options are wrong
         except TunegradError as error:
             self._warn(error)
-            return _Program(args, static)
+            return _Program(args, static, frozen=self._frozen)
 
     def _warn(self, error: TunegradError) -> None:
         if not self._warned:
@@ -543,7 +666,7 @@ class _Compiled:
                 f"its tensors lie on {place}, and it is compiled for {asked}; "
                 f'leave out "device", or say options={{"device": "{place}"}}'
             )
-        return _Program(args, static, model, outputs, shared, orders)
+        return _Program(args, static, model, outputs, shared, orders, self._frozen)
 
 
 _COMPLEX = {"f16": "complex32", "f32": "complex64", "f64": "complex128"}
@@ -554,6 +677,10 @@ _VERSION = attrgetter("_version")
 _ADDRESS = load_torch().Tensor.data_ptr
 _EMPTY = attrgetter("_C._dynamo.guards._empty_strided_cpu")(load_torch())
 """``empty_strided`` of shape, strides and dtype in half its time, as Inductor's code calls it."""
+
+
+_remembered = attrgetter("_dispatch_cache")
+"""What an operator remembers of how it is dispatched."""
 
 
 def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:

@@ -51,12 +51,16 @@ def test_compiled_graphs_agree_with_numpy() -> None:
 def test_an_element_that_jumps_is_no_fault_and_any_other_is() -> None:
     x = g.graph_input("x", (3,), F32)
     case = Case(
-        (g.elementwise(Op.LT, x, g.full(1.0, (3,), F32)), g.elementwise(Op.MUL, x, x)),
+        (
+            g.elementwise(Op.LT, x, g.full(1.0, (3,), F32)),
+            g.elementwise(Op.MUL, x, x),
+            g.cast(g.elementwise(Op.FLOOR, x), I32),
+        ),
         {"x": np.array([1, 2, 3], np.float32)},
     )
 
-    def taken(below: list[bool], squares: list[float]) -> bool:
-        outputs = np.array(below), np.array(squares, np.float32)
+    def taken(below: list[bool], squares: list[float], floors: tuple[int, ...] = (1, 2, 3)) -> bool:
+        outputs = np.array(below), np.array(squares, np.float32), np.array(floors, np.int32)
         code: Any = SimpleNamespace(run=lambda *_: outputs)
         return same(code, schedule(case.outputs), case)
 
@@ -64,6 +68,8 @@ def test_an_element_that_jumps_is_no_fault_and_any_other_is() -> None:
     assert taken([True, False, False], [1, 4, 9])
     assert not taken([False, True, False], [1, 4, 9])
     assert not taken([True, False, False], [1, 4, 9.01])
+    assert taken([False] * 3, [1, 4, 9], (0, 1, 3))
+    assert not taken([False] * 3, [1, 4, 9], (7, 2, 3))
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import random
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ nn = torch.nn
 backends = pytest.importorskip("tunegrad.torch")
 
 QUIET = {"store": False, "threads": 1}
+UNGUARDED = {"guard_filter_fn": torch.compiler.skip_guard_on_all_nn_modules_unsafe}
 
 
 @pytest.fixture(autouse=True)
@@ -120,9 +122,8 @@ def test_a_checkpoint_that_is_loaded_later_is_seen() -> None:
 
 def test_writes_are_seen_where_dynamo_guards_no_module(loads: list[Any]) -> None:
     """Guards of each parameter take most of a short call; ours are there in any case."""
-    unguarded = {"guard_filter_fn": torch.compiler.skip_guard_on_all_nn_modules_unsafe}
     module, x = mlp(), torch.randn(5, 4)
-    f = torch.compile(module, backend="tunegrad", options={**QUIET, **unguarded})
+    f = torch.compile(module, backend="tunegrad", options={**QUIET, **UNGUARDED})
     with torch.no_grad():
         close(f(x), module(x))
         module[0].weight.mul_(2)
@@ -136,6 +137,73 @@ def test_writes_are_seen_where_dynamo_guards_no_module(loads: list[Any]) -> None
         count = len(loads)
         close(f(x), module(x))
     assert len(loads) == count
+
+
+def test_frozen_weights_are_looked_up_for_no_call(loads: list[Any]) -> None:
+    module, x = mlp(), torch.randn(5, 4)
+    f = torch.compile(module, backend="tunegrad", options={**QUIET, "freezing": True, **UNGUARDED})
+    with torch.no_grad():
+        want = module(x)
+        close(f(x), want)
+        module[0].register_parameter("weight", None)
+        del module[1].running_mean
+        close(f(x), want)
+        module[3].bias.add_(0)  # a write makes no other program
+        close(f(x), want)
+    ((model, _),) = loads
+    assert [i.shape for i in model.inputs] == [(5, 4)]
+
+
+def test_frozen_modules_of_one_class_keep_their_own_weights() -> None:
+    options = {**QUIET, "freezing": True, **UNGUARDED}
+    blocks, x = (
+        [nn.Sequential(nn.Linear(4, 4), nn.Tanh()).eval() for _ in range(3)],
+        torch.ones(2, 4),
+    )
+    f = torch.compile(lambda block, x: block(x) * 2, backend="tunegrad", options=options)
+    with torch.no_grad():
+        for _ in range(2):
+            for block in blocks:
+                close(f(block, x), block(x) * 2)
+
+
+def test_frozen_buffers_that_a_graph_writes_are_written() -> None:
+    mine, theirs = mlp().train(), mlp().train()
+    f = torch.compile(mine, backend="tunegrad", options={**QUIET, "freezing": True})
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.randn(5, 4)
+            close(f(x), theirs(x))
+            close(mine[1].running_var, theirs[1].running_var)
+    assert int(mine[1].num_batches_tracked) == 3
+
+
+def test_nothing_is_frozen_where_gradients_are_recorded() -> None:
+    module, x = nn.Linear(4, 3), torch.randn(5, 4)
+    f = torch.compile(module, backend="tunegrad", options={**QUIET, "freezing": True})
+    for _ in range(2):
+        close(f(x), module(x))
+        f(x).sum().backward()
+        with torch.no_grad():
+            module.weight.sub_(module.weight.grad)
+
+
+def test_a_frozen_graph_that_was_copied_takes_all_that_dynamo_passes() -> None:
+    module, x = mlp(), torch.randn(5, 4)
+
+    def split(graph: Any, examples: Any) -> Any:
+        own = torch.fx.GraphModule(graph, copy.deepcopy(graph.graph))
+        own._param_name_to_source, own.meta = graph._param_name_to_source, graph.meta
+        for copied, node in zip(own.graph.nodes, graph.graph.nodes, strict=True):
+            copied.meta = dict(node.meta)
+            if hasattr(node, "_dynamo_source"):
+                copied._dynamo_source = node._dynamo_source
+        return backends.backend(own, examples, options={**QUIET, "freezing": True})
+
+    f = torch.compile(module, backend=split)
+    with torch.no_grad():
+        close(f(x), module(x))
+        close(f(x), module(x))
 
 
 def test_weights_made_in_inference_mode_are_inputs(loads: list[Any]) -> None:
@@ -508,6 +576,35 @@ def test_arguments_that_are_not_there_run_in_pytorch(caplog: pytest.LogCaptureFi
     assert len([r for r in caplog.records if "runs in PyTorch" in r.getMessage()]) == 1
 
 
+@pytest.mark.parametrize("mode", ["nearest", "bilinear"])
+@pytest.mark.parametrize("grad", [False, True])
+def test_resizing_by_a_scale_that_keeps_an_extent_is_that_of_eager(mode: str, grad: bool) -> None:
+    """``floor(3 * 1.3)`` is 3: eager keeps the rows, PyTorch's own decomposition repeats one."""
+
+    def function(x: Any) -> Any:
+        return nn.functional.interpolate(x, scale_factor=(1.3, 1.5), mode=mode)
+
+    x = torch.randn(1, 2, 3, 3, requires_grad=grad)
+    with torch.set_grad_enabled(grad):
+        got, want = compiled(function)(x), function(x)
+        close(got, want)
+    if grad:
+        for a, b in zip(
+            *(torch.autograd.grad(y.square().sum(), x) for y in (got, want)), strict=True
+        ):
+            close(a, b)
+
+
+def test_bytes_are_resized_smoothly_by_pytorch(caplog: pytest.LogCaptureFixture) -> None:
+    def function(x: Any) -> Any:
+        return nn.functional.interpolate(x, size=(7, 9), mode="bilinear")
+
+    x = torch.arange(0, 250, 10, dtype=torch.uint8).reshape(1, 1, 5, 5)
+    with caplog.at_level(logging.WARNING, logger="tunegrad.torch"), torch.no_grad():
+        assert torch.equal(compiled(function)(x), function(x))
+    assert "aten.upsample_bilinear2d: u8 is not supported" in caplog.text
+
+
 def test_random_numbers_are_pytorchs() -> None:
     x = torch.randn(3, 4)
     f = compiled(lambda v: v + torch.rand(4))
@@ -535,6 +632,8 @@ def test_a_recurrent_layer_is_taken_where_dynamo_takes_it(
 def test_options_are_checked() -> None:
     with pytest.raises(ConfigError, match="options budget are unknown; valid: check"):
         backends.backend(None, [], options={"budget": 3})
+    with pytest.raises(ConfigError, match="freezing is 1; valid: True, False"):
+        backends.backend(None, [], options={"freezing": 1})
     with pytest.raises(ConfigError, match="mode 'fastest' is not supported"):
         backends.backend(None, [], mode="fastest")
 

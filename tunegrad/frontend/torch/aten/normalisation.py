@@ -189,7 +189,11 @@ def _nearest(x: Tensor, output_size: Any, *scales: Any) -> Tensor:
 
 
 def _smooth(mode: str) -> Operator:
+    name = next(n for n, m in _MODES.items() if m == mode)
+
     def resize(x: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
+        if not x.dtype.is_float:  # PyTorch rounds bytes on the way, by weights of 16 bits
+            raise unsupported(name, f"{x.dtype}")
         return _resize(x, mode, output_size, scales, align_corners)
 
     return resize
