@@ -37,7 +37,6 @@ import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -355,19 +354,19 @@ class _Kernels:
     """Seconds of CPU time that plans of kernels took, of those that are loaded from now on."""
 
     def __init__(self) -> None:
-        from tunegrad.devices.cpu import engine
+        from tunegrad.devices.host.team import Teams
 
         self.seconds = 0.0
-        plan = attrgetter("_Plan")(engine)
-        run = getattr(plan.run, "plain", plan.run)
+        plain: Any = Teams.run_plan
+        run = getattr(plain, "plain", plain)
 
-        def counted(of: Any) -> None:
+        def counted(teams: Teams, plan: Any) -> None:
             start = time.thread_time()
-            run(of)
+            run(teams, plan)
             self.seconds += time.thread_time() - start
 
         counted.plain = run  # type: ignore[attr-defined]
-        plan.run = counted
+        Teams.run_plan = counted  # type: ignore[method-assign]
 
 
 def _remembers(graph: Any, examples: Sequence[Any]) -> Any:
