@@ -234,7 +234,7 @@ _UNITS = {"f2": 2.0**-11, "f4": 2.0**-20, "f8": 2.0**-49}
 """How far a result is moved: one rounding of f16, eight of the others."""
 
 _FLAT = dict.fromkeys(("LSTM", "GRU", "RNN"), 2.0**-24)
-"""And by how much, however small it is: ONNX Runtime's sigmoid is off by 2e-8 at -13, itself 2e-6."""
+"""And by how much, however small it is: ONNX Runtime's sigmoid is off by 2e-8 where it is 2e-6."""
 
 
 def _rounded(case: Case, rng: np.random.Generator) -> list[Array]:
