@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Sequence
 from errno import EBADF, EDQUOT, EIO, ENOSPC
-from pathlib import Path
 
 import click
 
@@ -157,8 +156,7 @@ def _frames(error: UserError) -> str:
         return error.frames
     from tunegrad.config import users_frames
 
-    root = Path(__file__).parents[2]
-    return users_frames(error, *(str(root / name) for name in ("benchmarks", "tests", "tools")))
+    return users_frames(error)
 
 
 def _say_error(kind: str, message: str) -> None:

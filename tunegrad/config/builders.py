@@ -126,14 +126,16 @@ def _raised(spec: ModelSpec, doing: str, error: BaseException) -> ModelCodeError
     )
 
 
-def users_frames(error: BaseException, *others: str) -> str:
-    """The part of a traceback that is in the user's files: not in tunegrad, a package, Python, or
-    below ``others``.
+def users_frames(error: BaseException) -> str:
+    """The part of a traceback that is in the user's files, below what builds or traces a model: not
+    in tunegrad, a package or Python.
     """
-    own = (str(Path(__file__).parents[1]), str(Path(importlib.__file__).parents[1]), "<frozen")
+    package = Path(__file__).parents[1]
+    own = (str(package), str(Path(importlib.__file__).parents[1]), "<frozen")
+    builds = (str(package / "frontend"), __file__)
+    found = traceback.extract_tb(error.__traceback__)
+    at = next((i for i, f in enumerate(found) if f.filename.startswith(builds)), len(found))
     theirs = [
-        f
-        for f in traceback.extract_tb(error.__traceback__)
-        if not (f.filename.startswith((*own, *others)) or "site-packages" in f.filename)
+        f for f in found[at:] if not (f.filename.startswith(own) or "site-packages" in f.filename)
     ]
     return "".join(traceback.format_list(theirs)).rstrip()
