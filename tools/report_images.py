@@ -20,7 +20,7 @@ LARGEST = 150_000
 
 
 def _top(shown: Browser, wanted: str) -> int:
-    """Where an element begins, in pixels of the page."""
+    """The place at which an element begins, in pixels of the page."""
     at = f"document.querySelector({wanted!r}).getBoundingClientRect().top + scrollY"
     return int(shown.value(f"Math.round({at})")) - 16
 

@@ -1,5 +1,5 @@
-"""What a process does not do before it is asked for: imports of a package's modules, and methods of
-dataclasses.
+"""Work that a process does not do before it is asked for: imports of a package's modules, and
+methods of dataclasses.
 
 A package whose modules are imported when one of their names is asked for says its names twice: as
 imports for type checkers, and as a table for the runtime.

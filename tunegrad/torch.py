@@ -186,7 +186,7 @@ def _frozen(graph_module: Any, examples: Sequence[Any]) -> list[int]:
 
 
 def _module_of(source: Any) -> Any:
-    """Where the outermost module is found that a tensor belongs to; None for another tensor."""
+    """The place of the outermost module that a tensor belongs to; None for another tensor."""
     from torch._dynamo.source import ChainedSource, UnspecializedNNModuleSource
 
     found = None

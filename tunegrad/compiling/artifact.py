@@ -457,7 +457,7 @@ class Compiler:
 
 
 def _unpickled(body: bytes) -> Any:
-    """What the cache holds a pickle of; None where it can not be made here."""
+    """The object that the cache holds a pickle of; None where it can not be made here."""
     try:
         return pickle.loads(body)  # noqa: S301  # written by this user, and its digest compared
     except (pickle.UnpicklingError, ImportError, LookupError, AttributeError, TypeError, ValueError,

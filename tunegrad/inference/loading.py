@@ -373,7 +373,7 @@ def _open(place: str) -> Store:
 
 
 def _facts_of(place: str) -> tuple[object, ...] | None:
-    """What the file system says of a store and its log, by which its contents are known; nothing
+    """Facts of the file system about a store and its log, by which its contents are known; nothing
     of none, and None where they are not: of no such file, and of one that was changed just now.
     """
     if not place:

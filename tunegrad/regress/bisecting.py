@@ -232,7 +232,7 @@ def _chance(steps: Sequence[float]) -> float:
 
 
 def _compared(rounds: Sequence[Round], a: str, b: str) -> tuple[Step, ...]:
-    """How every series differs."""
+    """The difference of every series."""
     found = []
     for name in _series(rounds):
         middle, within = shift_interval(_steps(rounds, name, a, b))

@@ -260,7 +260,7 @@ def check_compiles(device: OpenClDevice) -> None:
 
 @functools.lru_cache(maxsize=8)
 def _failure_to_compile(device: OpenClDevice) -> CompileFailure | None:
-    """What became of the empty kernel, tried once a process; None where it compiles."""
+    """The failure of the empty kernel, tried once a process; None where it compiles."""
     try:
         device.compile(Lowered("__kernel void empty(void) {}", "empty", KernelIO(())), True)
     except CompileFailure as failure:

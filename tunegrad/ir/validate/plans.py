@@ -81,7 +81,7 @@ class Group:
 
     @property
     def stands(self) -> Iterator[Node | Combined | None]:
-        """What the buffers of its launches stand for."""
+        """The nodes that the buffers of its launches stand for."""
         return (self.plan.buffers[i].node for x in self.launches for i in x.args)
 
     @property
