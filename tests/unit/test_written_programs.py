@@ -97,6 +97,8 @@ def test_written_programs_are_known_by_every_file_that_makes_them() -> None:
     known = {entry.path for entry in artifact._own_files()}
     assert run - aside <= known
     assert str(root / "pipeline.py") in known
+    kept = {str(root / file) for file in ("db/lookup.py", "inference/choosing.py", "trial.py")}
+    assert kept <= known, "what a kept plan holds, and the rules by which it was looked up"
 
 
 @pytest.fixture

@@ -78,7 +78,9 @@ SUFFIX = ".plan"
 SETTLED_NS = 2_000_000_000
 """Coarser than the times of any file system in use: a file that changes again gets another one."""
 
-_STAGES = ("compiling", "devices", "inference", "ir", "opts", "planning", "render")
+_STAGES = ("compiling", "db", "devices", "inference", "ir", "opts", "planning", "render")
+_ALONE = ("pipeline.py", "trial.py")
+"""Files of no stage: which passes there are, and the measurements that a kept plan holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,7 @@ def _plain(arg: object) -> bool:
 
 
 def _own_files() -> list[os.DirEntry[str]]:
-    """The files that make programs, sorted."""
+    """The files that make programs and plans, or look up their schedules, sorted."""
     root, found = Path(__file__).parents[1], []
     left = [str(root / stage) for stage in _STAGES]
     while left:
@@ -162,13 +164,13 @@ def _own_files() -> list[os.DirEntry[str]]:
         except OSError:  # this package is in no files
             return []
     with os.scandir(root) as entries:
-        found += [entry for entry in entries if entry.name == "pipeline.py"]
+        found += [entry for entry in entries if entry.name in _ALONE]
     return sorted(found, key=lambda entry: entry.path)
 
 
 @cache
 def _own_code() -> str:
-    """A digest of the files that make programs; '' where they are no files.
+    """A digest of the files that make programs and plans; '' where they are no files.
 
     It is remembered by what the file system knows of them, once they have not changed for a while:
     a file that is written to has another time of change, whatever its size and its other times.
