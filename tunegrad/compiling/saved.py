@@ -450,7 +450,7 @@ def _kernel(key: str, k: _Kernel, arrays: Mapping[str, Array]) -> SavedKernel:
     if kernel.key != key or program is None:
         raise ValueError(f"kernel {key} is not what was written")
     outcome: Outcome = k.outcome  # type: ignore[assignment]  # looked up above
-    image = arrays[f"image.{key}"].tobytes() if arrays else b""
+    image = arrays[f"image.{key}"].tobytes()
     named = replace(kernel, name=k.name)
     return SavedKernel(named, outcome, k.actions, tuple(k.differs), program, image)
 
