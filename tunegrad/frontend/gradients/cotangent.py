@@ -372,11 +372,6 @@ def _stored(taps: Node, dim: int, rank: int) -> Node:
     return graph.permute(graph.contiguous(graph.permute(taps, order)), inverse(order))
 
 
-def _inserted(shape: tuple[int, ...], dim: int, extent: int) -> tuple[int, ...]:
-    """A shape with one dimension more."""
-    return (*shape[:dim], extent, *shape[dim:])
-
-
 def _beside(f: Node, dim: int, count: int) -> Node:
     """Dimensions ``dim`` and ``dim + 1`` joined, the latter of 1 or ``count`` elements."""
     f = graph.expand(f, (*f.shape[: dim + 1], count, *f.shape[dim + 2 :]))
