@@ -182,6 +182,19 @@ def test_all_that_a_plan_depends_on_has_it_made_anew(planned: list[str], tmp_pat
     assert len(planned) == len(settings) + 1
 
 
+def test_a_store_behind_a_link_is_known_by_the_log_beside_the_store(
+    planned: list[str], tmp_path: Path
+) -> None:
+    """What a writer that is still at it has committed is in its log alone."""
+    store, link = stored(tmp_path / "t.db", *map(trial, kernels())), tmp_path / "other" / "l.db"
+    link.parent.mkdir()
+    link.symlink_to(store)
+    with open_store(store, "write") as opened:
+        assert {r.outcome for r in loaded(link).report()} == {"hit"}
+        opened.withdraw(1, "outputs differ by 0.3", "s1")
+        assert [r.outcome for r in loaded(link).report()] == ["miss", "hit", "hit"]
+
+
 def test_a_plan_whose_constants_are_computed_is_made_anew(planned: list[str]) -> None:
     for count in (1, 2):
         tg.load(MODEL, store=False, threads=THREADS, dtype="f16")

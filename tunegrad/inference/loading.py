@@ -380,6 +380,7 @@ def _facts_of(place: str) -> tuple[object, ...] | None:
         return ()
     facts: list[object] = []
     try:
+        place = os.path.realpath(place)  # a link has no log beside it
         with open(place, "rb") as file:  # noqa: PTH123
             if file.read(len(_SQLITE)) != _SQLITE:
                 return None
