@@ -301,3 +301,10 @@ def test_an_equality_that_one_rounding_decides_is_no_fault(monkeypatch: pytest.M
     torch._dynamo.reset()
     with pytest.raises(MismatchError):
         compiled(parted)(x, x)
+
+
+def test_no_finite_number_is_taken_for_infinity(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, most = torch.linspace(0.3, 1.2, 12), torch.full((1,), torch.inf)
+    monkeypatch.setitem(TABLE, "eq.Tensor", lambda a, b: (a + b) >= b)
+    with pytest.raises(MismatchError):
+        compiled(lambda a, b: a == b)(x, most)

@@ -407,7 +407,8 @@ def _nudged(call: Call, seed: int) -> Any:
             if seed % 2 and name in _EQUALS and all(a.dtype.is_floating_point for a in args):
                 a, b = (x.double() for x in args)
                 unit = max(_NUDGE * _UNITS[str(args[0].dtype).removeprefix("torch.")], call.unit)
-                near = (a - b).abs() <= _NEAR * unit * torch.maximum(a.abs(), b.abs())
+                off = (a - b).abs()  # infinity is near to nothing
+                near = off.isfinite() & (off <= _NEAR * unit * torch.maximum(a.abs(), b.abs()))
                 found = found | near if name == _EQUALS[0] else found & ~near
             return moved(found)
 
