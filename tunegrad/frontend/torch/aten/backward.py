@@ -13,7 +13,7 @@ from ...creation import zeros
 from ...gradients import vjp
 from ...tensor import Tensor
 from .contraction import _attention, _convolution
-from .normalisation import SAMPLING, _grid_sampler, _nearest, _smooth, _weight_norm
+from .normalisation import _MODES, SAMPLING, _grid_sampler, _nearest, _smooth, _weight_norm
 from .table import Operator, entries
 
 
@@ -145,10 +145,7 @@ def _flash_backward(
 
 _RESIZES: dict[str, Operator] = {
     **{f"upsample_nearest{n}d": _nearest for n in (1, 2, 3)},
-    "upsample_linear1d": _smooth("linear"),
-    "upsample_bilinear2d": _smooth("bilinear"),
-    "upsample_trilinear3d": _smooth("trilinear"),
-    "upsample_bicubic2d": _smooth("bicubic"),
+    **{name: _smooth(name, mode) for name, mode in _MODES.items()},
     "_upsample_bilinear2d_aa": SAMPLING["_upsample_bilinear2d_aa.default"],
     "_upsample_bicubic2d_aa": SAMPLING["_upsample_bicubic2d_aa.default"],
 }

@@ -188,9 +188,7 @@ def _nearest(x: Tensor, output_size: Any, *scales: Any) -> Tensor:
     return _resize(x, "nearest", output_size, scales, None)
 
 
-def _smooth(mode: str) -> Operator:
-    name = next(n for n, m in _MODES.items() if m == mode)
-
+def _smooth(name: str, mode: str) -> Operator:
     def resize(x: Tensor, output_size: Any, align_corners: bool, *scales: Any) -> Tensor:
         if not x.dtype.is_float:  # PyTorch rounds bytes on the way, by weights of 16 bits
             raise unsupported(name, f"{x.dtype}")
@@ -237,7 +235,7 @@ NORMALISATION: dict[str, Operator] = {
     **entries(_adaptive_max(Tensor.adaptive_max_pool3d, 3), "adaptive_max_pool3d.default"),
     **entries(_weight_norm, "_weight_norm_interface.default"),
     **{f"upsample_nearest{n}d.{kind}": _nearest for n in _RANKS for kind in _KINDS},
-    **{f"{name}.{kind}": _smooth(mode) for name, mode in _MODES.items() for kind in _KINDS},
+    **{f"{name}.{kind}": _smooth(name, mode) for name, mode in _MODES.items() for kind in _KINDS},
 }  # fmt: skip
 
 _SAMPLINGS: tuple[Sampling, ...] = ("bilinear", "nearest", "bicubic")
