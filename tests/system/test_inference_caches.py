@@ -409,6 +409,24 @@ def test_the_key_of_a_graph_holds_what_its_plan_depends_on(monkeypatch: pytest.M
     assert len(keys) == 8 + 3 + 2
 
 
+def test_each_part_of_a_graph_is_in_its_key() -> None:
+    """Graphs that differ in one thing: a shape, a dtype, a name, an argument, the elements of a
+    constant, which nodes are outputs; and one graph by two settings.
+    """
+    x = tg.Tensor.input("x", (4, 6))
+    ones = np.ones(3, np.float32)
+    found: list[tuple[Node, ...]] = [
+        (x.node,), (tg.Tensor.input("x", (6, 4)).node,), (tg.Tensor.input("y", (4, 6)).node,),
+        (tg.Tensor.input("x", (4, 6), "i32").node,), (x.sum(0).node,), (x.sum(1).node,),
+        (const(ones, F32),), (const(2 * ones, F32),),
+        (x.exp().node,), (x.exp().node, x.node), (x.node, x.exp().node),
+    ]  # fmt: skip
+    keys = {graph_key(nodes, DEVICE) for nodes in found}
+    keys |= {graph_key(found[0], DEVICE, setting) for setting in ("one", "another")}
+    assert None not in keys
+    assert len(keys) == len(found) + 2
+
+
 def test_graphs_of_live_arrays_and_unknown_code_have_no_key(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
