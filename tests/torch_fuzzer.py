@@ -20,6 +20,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -795,8 +796,8 @@ def wrong(said: str) -> bool:
 def differs(case: Case, door: str) -> str:
     """How a program's results through a door differ from PyTorch's, in words; '' where they do not.
 
-    Doors are ``compile``, twice on other values, ``train``, which compares gradients as well, and
-    ``from_torch``. An error is a difference.
+    Doors are ``compile``, twice on other values, ``frozen``, that with ``freezing``, ``train``, which
+    compares gradients as well, and ``from_torch``. An error is a difference.
     "judged: ..." is a difference that PyTorch has with itself: where results of its operations are
     rounded otherwise, where these read copies and not views, where it runs its own decompositions,
     or where it trains by its own backend; or an error that it raises for that backend, too.
@@ -804,17 +805,20 @@ def differs(case: Case, door: str) -> str:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            doors = {"compile": _compile, "train": _train, "from_torch": _from_torch}
+            doors = {
+                "compile": _compile, "frozen": partial(_compile, freezing=True), "train": _train,
+                "from_torch": _from_torch,
+            }  # fmt: skip
             return doors[door](case)
         except Exception as error:  # noqa: BLE001 - any error is a finding
             said = f"{type(error).__name__}: {error}"
             return f"judged: {said}" if _is_refused(case, door) else said
 
 
-def _compile(case: Case) -> str:
+def _compile(case: Case, freezing: bool = False) -> str:
     torch._dynamo.reset()
     mine = Drawn(case.program)
-    options = {"store": False, "threads": 1}
+    options = {"store": False, "threads": 1, "freezing": freezing}
     f = torch.compile(mine, backend="tunegrad", options=options)
     for turn in range(2):
         ours = _inputs(case, turn)
@@ -983,7 +987,7 @@ def _is_refused(case: Case, door: str) -> bool:
     try:
         if door == "train":
             _by_own_backend(case, 0)
-        elif door == "compile":
+        elif door in ("compile", "frozen"):
             _traced(case)
         else:
             torch.export.export(Drawn(case.program).eval(), tuple(_copied(case)))
@@ -1101,13 +1105,13 @@ def case_of(rng: Rng) -> Case:
 
 def doors(case: Case, place: int) -> tuple[str, ...]:
     """Doors that a case is run through: ``from_torch`` takes every sixth that writes to nothing,
-    and another sixth trains.
+    another sixth trains, and another is frozen.
 
     It makes the same graph, and exporting takes twice as long as all of ``torch.compile``. Which of
     equal elements ``topk`` picks, and gives its gradient to, is not said by PyTorch.
     """
     if case.writes or place % 6 not in (0, 3):
-        return ("compile",)
+        return ("frozen",) if place % 6 == 2 else ("compile",)
     if place % 6 and any(s.name == "topk" for s in case.program.steps):
         return ("compile",)
     return ("train",) if place % 6 else ("compile", "from_torch")

@@ -84,6 +84,21 @@ def test_a_planted_fault_is_found_and_cut_down(monkeypatch: pytest.MonkeyPatch) 
     assert replace(small.program, steps=()).count == 1
 
 
+def test_a_fault_of_freezing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first call's check does not see it: PyTorch runs the graph with the same weights."""
+    from tunegrad import torch as backends
+
+    def wrong(graph: object, examples: list[torch.Tensor]) -> list[int]:
+        parameter = torch.nn.Parameter
+        return right(graph, [parameter(2 * x) if isinstance(x, parameter) else x for x in examples])
+
+    case, right = _one("linear", torch.randn(3, 4), 4, 2), backends._frozen
+    assert differs(case, "frozen") == ""
+    monkeypatch.setattr(backends, "_frozen", wrong)
+    assert "elements, by" in differs(case, "frozen")
+    assert differs(case, "compile") == ""
+
+
 def test_products_of_nothing_are_drawn() -> None:
     """Their results are zeros, or nothing."""
     a, b = torch.ones(2, 4, 0), torch.ones(2, 0, 3)
