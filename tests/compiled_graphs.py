@@ -80,7 +80,9 @@ class CompiledKernels:
             programs.append(space.lower(next(iter(space.defaults()))))
         name = programs[0].name
         assert all(p.name == name for p in programs)
-        image = compile_llvm(joined([render_llvm(p) for p in programs], name), TARGET, self.level)
+        image = compile_llvm(
+            joined([render_llvm(p, TARGET) for p in programs], name), TARGET, self.level
+        )
         symbols = [f"{name}.{i}" for i in range(len(programs))]
         library = Library(image, symbols, {"tg_barrier": barrier_address()})
         self.loaded.append(library)
