@@ -18,7 +18,7 @@ from types import CodeType, FunctionType
 from tests.address_laws import ADDRESS_LAWS, HAS_TORCH
 from tests.rewrite_graph_laws import GRAPH_LAWS
 from tests.rewrite_index_laws import INDEX_LAWS
-from tests.rewrite_kernel_laws import KERNEL_LAWS
+from tests.rewrite_kernel_laws import KERNEL_LAWS, ROUNDS_AT_ONCE
 from tests.rewrite_laws import LAWS
 from tunegrad.errors import TunegradError
 
@@ -119,6 +119,23 @@ _OF_TORCH = (
           "list(map(_STRIDE, given)) != self._strides or", "", "apart"),
     Fault("a negated view is its memory", ".torch:_Direct.run",
           "or any(map(_IS_NEG, given))", "", "apart"),
+)  # fmt: skip
+
+_OF_STEPS = (
+    Fault("what is no number is the greatest byte", ".render.llvm_operations:_stepped",
+          "fcmp olt", "fcmp ult", "steps"),
+    Fault("what is above all integers is the least", ".render.llvm_operations:_stepped",
+          "{literal(_ABOVE, s)}, {y}", "{literal(3e38, s)}, {y}", "steps"),
+    Fault("steps beyond a byte wrap around", ".render.llvm_operations:_stepped",
+          "{ltype(word)} {clamped} to", "{ltype(word)} {total} to", "steps"),
+    Fault("steps less a byte begin at 0", ".render.llvm_operations:_of_byte",
+          "sub i32 {end}, {less}", "sub i32 {end}, 0", "steps"),
+    Fault("the second byte that is added is the only one",
+          ".render.llvm_operations:with_steps", "and not to.steps[x][1]", "", "steps"),
+    Fault("any byte that is taken off is the one that was added",
+          ".render.llvm_operations:with_steps", "and to.centred[a[0]][1] == zero", "", "steps"),
+    Fault("no byte is taken off", ".render.llvm_operations:with_steps",
+          "{ltype(word)} {less} to", "{ltype(word)} {wide} to", "steps"),
 )  # fmt: skip
 
 FAULTS = (
@@ -556,4 +573,5 @@ FAULTS = (
           "raise MappedFileError(\"it is damaged", "MappedFileError(\"it is damaged",
           "written files"),
     *(_OF_TORCH if HAS_TORCH else ()),
+    *(_OF_STEPS if ROUNDS_AT_ONCE else ()),
 )  # fmt: skip

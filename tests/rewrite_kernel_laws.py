@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.compiled_graphs import TARGET, CompiledKernels
 from tests.graph_builders import run_schedule
 from tests.rewrite_graph_laws import VNNI, small_bytes
+from tests.rewrite_laws import same
 from tests.stored_decisions import decided
 from tunegrad.db import open_store
 from tunegrad.devices.host.facts import fingerprint
@@ -24,6 +26,7 @@ from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.fusion.axes import merge_axes, normalized, split_axes, viewed
 from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index
+from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store, on_both
 from tunegrad.ir.layout import Layout, Part
@@ -41,7 +44,10 @@ from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.planning import allowed
 from tunegrad.planning.expected import picked
 
-__all__ = ["KERNEL_LAWS"]
+__all__ = ["KERNEL_LAWS", "ROUNDS_AT_ONCE"]
+
+ROUNDS_AT_ONCE = "+avx2" in TARGET.features
+"""False: this machine has no vectors of floats that one instruction rounds to integers."""
 
 Array = NDArray[Any]
 Law = Callable[[random.Random], None]
@@ -420,6 +426,35 @@ def tiles_of_steps(rng: random.Random) -> None:
             assert (picks.get(kernel.key) == stored) == large, f"{picks} of {kernel}"
 
 
+def steps(rng: random.Random) -> None:
+    """Compiled, floats that are rounded to bytes are numpy's bytes, whatever they are, and so is
+    what is computed of bytes less a byte.
+    """
+    z, other = (
+        Tensor.constant(np.uint8(byte)).cast("f32") for byte in rng.sample(range(1, 256), 2)
+    )
+    length = rng.choice((61, 64, 100))
+    x, q = Tensor.input("x", (length,)), Tensor.input("q", (length,), "u8")
+    rounded = x.round()
+    made, both, alone = (
+        y.clamp(0.0, 255.0).cast("u8") for y in (rounded + z, rounded + z + other, rounded)
+    )
+    outputs = [
+        made, both, alone.cast("f32") - z, made.cast("f32") - z, made.cast("f32") - other,
+        q.cast("f32") - z,
+    ]  # fmt: skip
+    drawn = np.random.default_rng(rng.randrange(1 << 30))
+    floats = drawn.uniform(-600, 600, length).astype(np.float32)
+    floats[:12] = [np.nan, np.inf, -np.inf, 3e9, -3e9, 1e38, 0.5, 1.5, -0.5, 255.5, -7.5, 2.0**31]
+    inputs: dict[str, Array] = {"x": floats, "q": drawn.integers(0, 256, length).astype(np.uint8)}
+    code = CompiledKernels(1)
+    plans = [schedule(fold_constants((y.node,))) for y in outputs]
+    code.add([k for plan in plans for k, _ in plan.kernels().values()])
+    for y, plan in zip(outputs, plans, strict=True):
+        (got,), (want,) = code.run(plan, inputs), evaluate((y.node,), inputs)
+        assert same(got, want), f"steps: {plan}"
+
+
 def _factor(rng: random.Random, name: str, masks: list[Valid]) -> Expr:
     """A load under some of the masks, in its own condition or in a choice beside 0 or 1."""
     n, m = Axis("a", 5), Axis("r", 6)
@@ -464,5 +499,5 @@ def terms(rng: random.Random) -> None:
 KERNEL_LAWS: dict[str, Law] = {
     "merged": merged, "divided": divided, "parts": parts, "canonical": canonical,
     "convolutions": convolutions, "splits": splits, "terms": terms,
-    "on floats": on_floats, "tiles of steps": tiles_of_steps,
+    "on floats": on_floats, "tiles of steps": tiles_of_steps, "steps": steps,
 }  # fmt: skip
