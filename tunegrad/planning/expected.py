@@ -180,10 +180,10 @@ def measured_variant(kernel: Kernel, names: Sequence[str], direct: Trial, store:
     """
     from tunegrad.db import imported
 
+    if imported(direct):
+        return DIRECT
     least_s, least = direct.measurement.seconds, DIRECT
-    for name in names:
-        if name == DIRECT or imported(direct):
-            continue
+    for name in (v for v in names if v != DIRECT):
         found = [
             store.winner(p.key, direct.fingerprint, SPACE_VERSION) for p in parts_of(kernel, name)
         ]
