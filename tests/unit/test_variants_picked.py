@@ -12,7 +12,7 @@ from stored_decisions import decided
 from variant_builders import Conv, constant, kernel_of, only
 
 from benchmarks.hand_schedules import AVX512
-from tunegrad.db import Evidence, Store, open_store
+from tunegrad.db import IMPORTED, Evidence, Store, open_store
 from tunegrad.devices.host.facts import declared
 from tunegrad.frontend import Tensor
 from tunegrad.ir.kernel import Kernel
@@ -121,6 +121,18 @@ def test_without_a_race_the_kernels_that_took_least_alone_are_a_choice(
     assert pick(store) == choice
     assert pick(store, "strict") == "direct"
     store.record_decision(decided("variant", KERNEL.text, "direct", HERE))
+    assert pick(store) == "direct"
+
+
+@pytest.mark.parametrize("claimed", ["direct", "parts"])
+def test_what_a_file_claims_of_times_is_no_choice(store: Store, claimed: str) -> None:
+    """Of the direct kernel, or of the parts: figures of another place do not compare."""
+    kernels = [KERNEL, *parts_of(KERNEL, "winograd2")]
+    for kernel in kernels:
+        row = trial("", 1e-3 if kernel is KERNEL else 1e-4, kernel)
+        if (kernel is KERNEL) == (claimed == "direct"):
+            row = replace(row, origin=IMPORTED)
+        store.add(row)
     assert pick(store) == "direct"
 
 
