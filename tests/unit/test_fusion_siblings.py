@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.graph_builders import add, run_schedule, scale, tensor
@@ -13,6 +14,7 @@ from tests.graph_fuzzer import random_graph, random_inputs
 from tunegrad.errors import WrongPlan
 from tunegrad.frontend import Tensor
 from tunegrad.ir import graph as g
+from tunegrad.ir.dtypes import BOOL, I32
 from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import Alternatives, Fusion, LaunchPlan, schedule, siblings
 from tunegrad.ir.fusion.build import Draft, draft_kernels
@@ -215,3 +217,21 @@ def test_a_kernel_that_is_full_is_tried_once_for_drafts_of_one_size(
     plan = schedule(tuple(((x * (i + 1.0)) * x).sum(1).node for i in range(count)))
     assert len(plan.launches) == count // MAX_PENDING
     assert len(tried) < 1.5 * count
+
+
+def test_siblings_run_behind_what_they_read_together() -> None:
+    """The third output alone asks ``b`` if it is not 0, and so needs no launch before it; as a
+    sibling of the first it reads ``-b``, which is stored since it is an index.
+    """
+    a, b = g.graph_input("a", (4, 1), I32), g.graph_input("b", (1,), I32)
+    same = apply(Op.EQ, a, a)
+    other = apply(Op.NOT, same)
+    at = g.reshape(apply(Op.NEG, b), (1, 1))
+    row = g.gather(apply(Op.OR, same, g.cast(a, BOOL)), g.expand(at, (3, 1)), 0)
+    either = apply(Op.OR, other, g.cast(g.expand(at, (4, 1)), BOOL))
+    outputs = other, row, either
+    plan = schedule(outputs)
+    inputs = {"a": np.array([[0], [1], [2], [0]], np.int32), "b": np.array([-2], np.int32)}
+    want, found = evaluate(outputs, inputs), run_schedule(plan, inputs)
+    for x, y in zip(want, found, strict=True):
+        np.testing.assert_array_equal(x, y)

@@ -103,7 +103,7 @@ class _Order:
         for n in (d.node, *whole):
             self.users.setdefault(n, {})[d.node] = None
         own = self.place[d.node]
-        for n in d.reads.values():
+        for n in (*d.reads.values(), *self.groups[own].draft.reads.values()):
             if self.place.get(n, own) != own:
                 self.groups[self.place[n]].is_read = True
 
@@ -150,6 +150,13 @@ class _Order:
             group.refused = count
             return False
         if draft is None or _loads(draft.kernel) >= _loads(group.draft.kernel) + _loads(d.kernel):
+            return False
+        # A part alone may read less: where nothing else needs a node, it is simplified with others.
+        reads = [n for n in draft.reads.values() if n in self.cut.drafts]
+        if any(n not in self.place for n in reads):
+            return False
+        before = before and all(self.place[n] <= place for n in reads)
+        if not before and group.is_read:
             return False
         if before:
             group.parts, group.draft = parts, draft
