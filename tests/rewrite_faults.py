@@ -301,7 +301,7 @@ FAULTS = (
     Fault("siblings are launched before what they read", "fusion.siblings:_Order._join",
           "self.place.get(n, -1) <= place", "self.place.get(n, -1) != -2", "siblings"),
     Fault("siblings are launched behind what reads them", "fusion.siblings:_Order._join",
-          "(not before and group.is_read) or", "", "siblings"),
+          "not before and group.is_read", "False", "siblings"),
     Fault("what reads siblings is not noted", "fusion.siblings:_Order.add",
           "self.groups[self.place[n]].is_read = True", "pass", "siblings"),
     Fault("kernels of other points are siblings", "fusion.siblings:_Order._kind",

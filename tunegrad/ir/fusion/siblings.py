@@ -138,9 +138,8 @@ class _Order:
     def _join(self, d: Draft, place: int) -> bool:
         """True if ``d`` has become a part of the group at a place."""
         group = self.groups[place]
-        before = all(self.place.get(n, -1) <= place for n in d.reads.values())
         parts = [*group.parts, d]
-        if (not before and group.is_read) or not self._all_needed(parts):
+        if not self._all_needed(parts):
             return False
         count = operation_count(d)
         if group.refused is not None and count >= group.refused:
@@ -152,10 +151,10 @@ class _Order:
         if draft is None or _loads(draft.kernel) >= _loads(group.draft.kernel) + _loads(d.kernel):
             return False
         # A part alone may read less: where nothing else needs a node, it is simplified with others.
-        reads = [n for n in draft.reads.values() if n in self.cut.drafts]
-        if any(n not in self.place for n in reads):
+        reads = {*d.reads.values(), *draft.reads.values()}
+        if any(n in self.cut.drafts and n not in self.place for n in reads):
             return False
-        before = before and all(self.place[n] <= place for n in reads)
+        before = all(self.place.get(n, -1) <= place for n in reads)
         if not before and group.is_read:
             return False
         if before:
