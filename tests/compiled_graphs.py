@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.graph_builders import held
+from tests.interpreter import pack_buffers
 from tunegrad.devices.host.codegen import OptLevel, compile_llvm
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.host.loader import Library
@@ -25,7 +26,6 @@ from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.interpret.evaluate import evaluate
-from tunegrad.ir.interpret.program import pack_buffers
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Program
 from tunegrad.ir.verify.kernel import verify_kernel

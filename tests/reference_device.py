@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.interpreter import interpret
 from tunegrad.devices.device import Confinement, MachineLimits
 from tunegrad.devices.job import (
     WROTE_READ_ONLY,
@@ -28,7 +29,6 @@ from tunegrad.devices.job import (
 from tunegrad.devices.lowered import contents_digest
 from tunegrad.errors import CompileFailure
 from tunegrad.ir.dtypes import buffer_dtype
-from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.layout import Pack
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target

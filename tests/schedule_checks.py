@@ -13,14 +13,14 @@ from functools import cache
 
 import numpy as np
 
+from tests.interpreter import interpret as interpret_program
+from tests.interpreter import pack_buffers
 from tunegrad.devices.host.buffers import Buffer
 from tunegrad.devices.host.codegen import compile_llvm
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.host.team import BufferTable, Executable, Team
 from tunegrad.ir.dtypes import DType
 from tunegrad.ir.interpret.kernel import interpret as interpret_kernel
-from tunegrad.ir.interpret.program import interpret as interpret_program
-from tunegrad.ir.interpret.program import pack_buffers
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import For, If, Instr, Program, size
 from tunegrad.ir.target import Target

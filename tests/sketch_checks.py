@@ -6,9 +6,9 @@ import random
 
 import numpy as np
 
+from tests.interpreter import interpret, pack_buffers
 from tunegrad.ir.interpret.kernel import interpret as interpret_kernel
 from tunegrad.ir.interpret.numeric import to_compute, to_memory
-from tunegrad.ir.interpret.program import interpret, pack_buffers
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.ir.verify.program import verify_program

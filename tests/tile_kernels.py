@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 
 from tests.amx_twins import device_of
+from tests.interpreter import pack_buffers
 from tests.programs import Programs
 from tunegrad.devices.host.facts import AMX_BF16, declared, host_target
 from tunegrad.ir.dtypes import BF16, BF16X2, F32
 from tunegrad.ir.expr import Apply, Expr, Load, Op, Value
 from tunegrad.ir.index import Range, Valid
 from tunegrad.ir.interpret.numeric import to_memory
-from tunegrad.ir.interpret.program import pack_buffers
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 from tunegrad.ir.target import Target
 

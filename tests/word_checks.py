@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.amx_twins import device_of
+from tests.interpreter import interpret, pack_buffers
 from tests.programs import Programs
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import DType
-from tunegrad.ir.interpret.program import interpret, pack_buffers
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tests.gpu_hand import CONV, CONV_BLOCKS, F32_GEMM, GROUPED, gemm, hgemm, image_kernel
+from tests.interpreter import interpret, pack_buffers
 from tests.kernel_corpus import NAMES, corpus_kernel
 from tests.product_kernels import KERNELS, MORE
 from tests.programs import Programs
@@ -34,7 +35,6 @@ from tunegrad.devices.job import (
 from tunegrad.errors import DeviceError, IllegalAction
 from tunegrad.ir.expr import Op
 from tunegrad.ir.interpret.numeric import compute, to_compute, to_memory
-from tunegrad.ir.interpret.program import interpret, pack_buffers
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.variants import parts_of
 from tunegrad.opts import Schedule, Space

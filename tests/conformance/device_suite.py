@@ -18,6 +18,7 @@ import pytest
 from hand_programs import F, arguments_of, expected, loop, vector_add
 from kernel_corpus import corpus_kernel
 
+from tests.interpreter import interpret
 from tests.programs import Programs
 from tunegrad.compiling import HOOKS, Payload
 from tunegrad.db import open_store
@@ -25,7 +26,6 @@ from tunegrad.devices import Candidate, Device, DeviceMeasurer, Engine, Geometry
 from tunegrad.errors import CompileFailure, DeviceError, ShapeError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.index import ALWAYS, var
-from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.program import Buffer, Load, Pack, Program, Store
 from tunegrad.models.mlp import mlp
 from tunegrad.opts import Space

@@ -6,12 +6,12 @@ Skips where there is none.
 import pytest
 from renderer_suite import RendererSuite, schedules
 
+from tests.interpreter import pack_buffers
 from tests.webgpu import webgpu
 from tests.wgsl import WEBGPU, render_wgsl
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule as fuse
-from tunegrad.ir.interpret.program import pack_buffers
 from tunegrad.opts import Space
 
 

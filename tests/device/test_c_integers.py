@@ -7,11 +7,11 @@ import pytest
 from hand_programs import conversion, elementwise, together
 
 from tests.cuda_host import cuda_host
+from tests.interpreter import interpret
 from tests.opencl_device import opencl_device
 from tests.programs import Programs
 from tunegrad.ir.dtypes import DTYPES, F32, F64
 from tunegrad.ir.expr import Op, result_type
-from tunegrad.ir.interpret.program import interpret
 
 N = 96
 NUMBERS = [t for t in DTYPES.values() if t.is_int]

@@ -14,13 +14,13 @@ from test_opencl_schedules import random_schedule
 from benchmarks.hand_schedules import GPU
 from tests.cuda_host import cuda_host
 from tests.gpu_hand import CONV_BLOCKS, F32_GEMM, gemm, image_kernel
+from tests.interpreter import interpret, pack_buffers
 from tests.opencl_device import opencl_device
 from tests.programs import Programs
 from tests.unit.test_tensorcore import PLAIN, STAGED
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.ir.dtypes import DTYPES
 from tunegrad.ir.interpret.numeric import to_memory
-from tunegrad.ir.interpret.program import interpret, pack_buffers
 from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 

@@ -11,12 +11,12 @@ from hand_programs import arguments_of, expected, row_sum, tiled_gemm
 from benchmarks.hand_schedules import row_sum as row_sums
 from tests.cuda_host import build, cuda_host
 from tests.gpu_hand import CONV, gemm, hgemm, image_kernel
+from tests.interpreter import interpret, pack_buffers
 from tests.product_kernels import residual
 from tests.unit.test_tensorcore import STAGED
 from tunegrad import devices
 from tunegrad.errors import DeviceError, DeviceFault
 from tunegrad.ir.interpret.kernel import interpret as interpret_kernel
-from tunegrad.ir.interpret.program import interpret, pack_buffers
 from tunegrad.ir.variants import parts_of
 from tunegrad.opts import Schedule, Space
 

@@ -14,6 +14,7 @@ import pytest
 from tests.banks import turns
 from tests.cuda_host import cuda_host
 from tests.gpu_hand import gemm, hgemm, image_kernel
+from tests.interpreter import interpret, pack_buffers
 from tests.product_kernels import residual
 from tests.programs import Programs
 from tests.sass import instructions
@@ -22,7 +23,6 @@ from tunegrad.devices.cuda.device import absent
 from tunegrad.devices.cuda.nvrtc import build, version
 from tunegrad.errors import DeviceError
 from tunegrad.ir.interpret.numeric import to_memory
-from tunegrad.ir.interpret.program import interpret, pack_buffers
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule, Space
 

@@ -22,6 +22,7 @@ from hand_programs import (
     vector_add,
 )
 
+from tests.interpreter import interpret
 from tests.opencl_device import compiled, opencl_device
 from tests.programs import Programs
 from tunegrad import devices
@@ -30,7 +31,6 @@ from tunegrad.ir.dtypes import BF16, BOOL, DTYPES, F16, F32, F64, I32, I64
 from tunegrad.ir.expr import Op
 from tunegrad.ir.index import as_index, var
 from tunegrad.ir.interpret.numeric import convert, to_compute, to_memory
-from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.program import (
     Alloc,
     Barrier,

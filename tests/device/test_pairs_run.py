@@ -11,6 +11,7 @@ import pytest
 from pair_builders import CONVS, MATMULS, Case, conv, dot_kernel, matmul, memory, paired
 
 import tunegrad as tg
+from tests.interpreter import interpret, pack_buffers
 from tests.opencl_device import opencl_device
 from tests.programs import Programs
 from tunegrad.compiling import Payload
@@ -25,7 +26,6 @@ from tunegrad.devices.verifying.tolerance import compare
 from tunegrad.errors import ConfigError
 from tunegrad.frontend import Tensor, bf16_bits, bf16_values
 from tunegrad.ir.fusion import schedule
-from tunegrad.ir.interpret.program import interpret, pack_buffers
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 from tunegrad.opts import SPACE_VERSION, Schedule, Space

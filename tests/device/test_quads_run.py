@@ -15,6 +15,7 @@ from word_checks import runs_alike
 
 import tunegrad as tg
 from tests.cuda_host import cuda_host
+from tests.interpreter import interpret, pack_buffers
 from tests.opencl_device import opencl_device
 from tests.programs import Programs
 from tunegrad.compiling import Payload
@@ -27,7 +28,6 @@ from tunegrad.frontend import Tensor
 from tunegrad.frontend.onnx.elementwise import CASTS
 from tunegrad.frontend.onnx.node import NodeView
 from tunegrad.frontend.onnx.products import PRODUCTS
-from tunegrad.ir.interpret.program import interpret, pack_buffers
 from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
 from tunegrad.search import RandomChooser

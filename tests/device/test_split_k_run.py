@@ -14,6 +14,7 @@ import tunegrad as tg
 from tests.cover import across
 from tests.cuda_host import cuda_host
 from tests.gpu_hand import gemm
+from tests.interpreter import interpret
 from tests.programs import Programs
 from tests.sass import instructions
 from tunegrad.db import open_store
@@ -24,7 +25,6 @@ from tunegrad.errors import DeviceError
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.interpret.numeric import to_memory
-from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target

@@ -12,6 +12,7 @@ from tests.banks import turns
 from tests.cover import across, each_once
 from tests.cuda_host import cuda_host
 from tests.gpu_hand import gemm
+from tests.interpreter import interpret
 from tests.nvrtc_builds import require_nvrtc
 from tests.opencl_device import opencl_device
 from tests.programs import Programs
@@ -23,7 +24,6 @@ from tunegrad.devices.cuda.nvrtc import build
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Op
 from tunegrad.ir.interpret.numeric import compute
-from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.program import Compute, walk
 from tunegrad.opts import Schedule, Space
 

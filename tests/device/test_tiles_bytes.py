@@ -13,6 +13,7 @@ from quad_builders import conv, dot_kernel, in_fours, matmul, memory
 from word_checks import runs_alike
 
 from tests.amx_twins import TiledCpu, rendered
+from tests.interpreter.values import multiply_tiles
 from tests.programs import Programs
 from tests.tile_kernels import SERVER
 from tunegrad.devices.cpu.device import OPT_LEVEL
@@ -21,7 +22,7 @@ from tunegrad.devices.host.codegen import assembly
 from tunegrad.devices.host.facts import AMX_INT8, host_target
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import buffer_dtype
-from tunegrad.ir.interpret.numeric import bytes_of, multiply_tiles
+from tunegrad.ir.interpret.numeric import bytes_of
 from tunegrad.ir.program import TileConfig, TileMul, walk
 from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from tests.amx_twins import TiledCpu, rendered
+from tests.interpreter import interpret
 from tests.programs import Programs
 from tests.tile_kernels import NAME, SERVER, buffers, conv, gemm, run, tiled, wanted
 from tunegrad.devices.host.facts import host_target, require_tiles
 from tunegrad.errors import DeviceError
-from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.program import TileConfig, TileMul, walk
 from tunegrad.opts import Schedule, Space
 from tunegrad.search import RandomChooser

@@ -10,6 +10,7 @@ import pytest
 from hand_programs import arguments_of, group_add, loop, row_sum, tiled_gemm
 from kernel_corpus import NAMES
 
+from tests.interpreter import interpret
 from tests.opencl_batches import Case, corpus_cases, has_barriers, uses_shared
 from tests.schedule_checks import assert_close, buffers_of, expected
 from tests.webgpu import tint, webgpu
@@ -18,7 +19,6 @@ from tunegrad.errors import CompileFailure
 from tunegrad.ir.dtypes import BOOL, F32, I32, U32, DType
 from tunegrad.ir.expr import Op, result_type
 from tunegrad.ir.index import Index, as_index, var
-from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.program import (
     Alloc,
     Barrier,

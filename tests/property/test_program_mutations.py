@@ -21,11 +21,11 @@ import numpy as np
 import pytest
 from hand_programs import arguments_of, group_add, row_sum, tiled_gemm, vector_add
 
+from tests.interpreter import interpret
 from tests.schedule_checks import work
 from tests.schedule_fuzzer import draw as drawn_schedule
 from tunegrad.errors import VerifyError
 from tunegrad.ir import program as p
-from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.verify.program import verify_program
 
 PROGRAMS = {

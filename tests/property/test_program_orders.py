@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from tests.interpreter import interpret
 from tests.kernel_corpus import corpus_kernel
 from tests.schedule_checks import Arrays, buffers_of, is_small
 from tests.schedule_fuzzer import TWO
 from tunegrad.errors import VerifyError
 from tunegrad.ir import program as p
-from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.program import Instr, Program
 from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Space

@@ -11,12 +11,12 @@ import pytest
 
 from tests.banks import turns
 from tests.gpu_hand import CONV, gemm, hgemm, image_kernel
+from tests.interpreter import interpret
 from tests.product_kernels import KERNELS, MORE, residual
 from tests.sketch_checks import agrees
 from tests.unit.test_tensorcore import PLAIN, TARGET
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.errors import IllegalAction
-from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Barrier, If, Load, Program, Store, walk
 from tunegrad.ir.target import Target

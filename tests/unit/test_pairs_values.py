@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from pair_builders import dot_kernel, matmul, memory
 
+from tests.interpreter.values import operation
 from tunegrad.devices.job import Parameter, Reference
 from tunegrad.devices.verifying.inputs import draw
 from tunegrad.devices.verifying.tolerance import compare
@@ -14,7 +15,7 @@ from tunegrad.ir.dtypes import BF16, BF16X2, DTYPES, F32, F64, I32, buffer_dtype
 from tunegrad.ir.expr import Op, result_type
 from tunegrad.ir.interpret.evaluate import in_float64
 from tunegrad.ir.interpret.kernel import interpret
-from tunegrad.ir.interpret.numeric import compute, operation
+from tunegrad.ir.interpret.numeric import compute
 from tunegrad.ir.verify.kernel import verify_kernel
 
 X, Y = (

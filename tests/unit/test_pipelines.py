@@ -14,11 +14,11 @@ import pytest
 from benchmarks.hand_schedules import AHEAD, GPU, gemm
 from tests.banks import turns
 from tests.gpu_hand import gemm as half_gemm
+from tests.interpreter import interpret
 from tunegrad.errors import IllegalAction, VerifyError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.index import Range, Valid, as_index, var
 from tunegrad.ir.interpret.numeric import to_compute, to_memory
-from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.pipelines import expand_pipelines
 from tunegrad.ir.program import (
     Alloc,

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hand_programs import F, arguments_of, below, loop, row_sum, tiled_gemm, vector_add
 
+from tests.interpreter import interpret
 from tunegrad.errors import VerifyError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Op
 from tunegrad.ir.index import as_index, var
-from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.program import (
     Alloc,
     Barrier,

@@ -16,11 +16,11 @@ from hand_programs import (
     vector_add,
 )
 
+from tests.interpreter import interpret, pack_buffers
 from tunegrad.ir.dtypes import BF16, BOOL, DTYPES, F16, F32, F64, I32, I64
 from tunegrad.ir.expr import Op
 from tunegrad.ir.index import ALWAYS, as_index, var
 from tunegrad.ir.interpret.numeric import compute, convert, to_compute, to_memory
-from tunegrad.ir.interpret.program import interpret, pack_buffers
 from tunegrad.ir.program import (
     Buffer,
     Fold,

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from quad_builders import drawn
 
+from tests.interpreter.values import operation
 from tunegrad.devices.job import Parameter, Reference
 from tunegrad.devices.verifying.inputs import Draw, draw
 from tunegrad.devices.verifying.tolerance import compare
@@ -24,7 +25,7 @@ from tunegrad.ir.dtypes import (
     buffer_dtype,
 )
 from tunegrad.ir.expr import Op, result_type
-from tunegrad.ir.interpret.numeric import bytes_of, compute, operation
+from tunegrad.ir.interpret.numeric import bytes_of, compute
 
 WORDS = {"u8": U8X4, "i8": I8X4}
 

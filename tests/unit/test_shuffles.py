@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from benchmarks.hand_schedules import AHEAD, GPU, row_sum, softmax
+from tests.interpreter import interpret
 from tunegrad.errors import VerifyError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.index import as_index, var
-from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.program import (
     Barrier,
     Buffer,

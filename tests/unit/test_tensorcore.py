@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from tests.gpu_hand import gemm
+from tests.interpreter import interpret
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import DTYPES
 from tunegrad.ir.interpret.numeric import to_compute, to_memory
-from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.looptree import LoopKind
 from tunegrad.ir.program import MatMul, walk
 from tunegrad.ir.verify.looptree import verify_looptree

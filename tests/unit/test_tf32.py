@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.gpu_hand import gemm
+from tests.interpreter import interpret
 from tunegrad.config import check_numerics
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.devices.host.facts import host_target
@@ -17,7 +18,6 @@ from tunegrad.ir.fusion import schedule as fuse
 from tunegrad.ir.graph import GraphOp, topological
 from tunegrad.ir.interpret.evaluate import evaluate, in_float64
 from tunegrad.ir.interpret.numeric import compute
-from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.program import Compute, MatLoad, MatMul, walk
 from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from tests.interpreter import interpret
+from tests.interpreter.values import multiply_tiles
 from tests.tile_kernels import NAME, UNIT, buffers, conv, gemm, tiled, wanted
 from tunegrad.devices.job import unread
 from tunegrad.errors import IllegalAction
-from tunegrad.ir.interpret.numeric import multiply_tiles
-from tunegrad.ir.interpret.program import interpret
 from tunegrad.ir.looptree import LoopKind
 from tunegrad.ir.program import (
     TileConfig,

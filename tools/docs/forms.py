@@ -14,6 +14,7 @@ from types import ModuleType
 import numpy as np
 
 from benchmarks.hand_schedules import AVX512, GPU, conv3x3, gemm, row_sum, softmax
+from tests.interpreter import program as interpret_program
 from tunegrad.errors import IllegalAction, ShapeError, VerifyError
 from tunegrad.frontend import Tensor
 from tunegrad.ir import (
@@ -40,7 +41,6 @@ from tunegrad.ir.fusion import (
     drafts,
 )
 from tunegrad.ir.index import Range, Valid, as_index, var
-from tunegrad.ir.interpret import program as interpret_program
 from tunegrad.ir.kernel import Axis, Kernel, Reduce, Store
 from tunegrad.ir.layout import Layout, Part
 from tunegrad.ir.program import (

@@ -1,1 +1,1 @@
-"""The meaning of graphs, kernels and programs, in numpy: the oracle of everything else."""
+"""The meaning of graphs and kernels, in numpy: the oracle of everything else."""

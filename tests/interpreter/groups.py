@@ -26,13 +26,12 @@ from typing import Any, Never
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.interpreter.memory import Env, IndexCompiler, Number
+from tests.interpreter.values import constant, converter, folder, load_matrices, multiply, operation
 from tunegrad.errors import VerifyError
-
-from .. import program as p
-from ..dtypes import BOOL
-from ..program import Instr, Program, VType
-from .memory import Env, IndexCompiler, Number
-from .numeric import constant, converter, folder, load_matrices, multiply, operation
+from tunegrad.ir import program as p
+from tunegrad.ir.dtypes import BOOL
+from tunegrad.ir.program import Instr, Program, VType
 
 __all__ = ["GroupMachine"]
 

@@ -10,8 +10,8 @@ from typing import Any, Never, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..index import Element, FloorDiv, Index, Valid, Var
-from ..program import Load, Store
+from tunegrad.ir.index import Element, FloorDiv, Index, Valid, Var
+from tunegrad.ir.program import Load, Store
 
 __all__ = [
     "Env",

@@ -22,17 +22,26 @@ from typing import Any, Never
 import numpy as np
 from numpy.typing import NDArray
 
+from tests.interpreter.groups import GroupMachine
+from tests.interpreter.memory import (
+    Env,
+    IndexCompiler,
+    Memory,
+    Number,
+    Step,
+    Tracker,
+    Values,
+    load_step,
+    store_step,
+)
+from tests.interpreter.values import constant, converter, folder, multiply_tiles, operation
 from tunegrad.errors import VerifyError
-
-from .. import program as p
-from ..dtypes import BOOL, DTYPES
-from ..expr import Op
-from ..pipelines import expand_pipelines
-from ..program import Instr, Program, VType
-from ..verify.program import describe, is_grouped
-from .groups import GroupMachine
-from .memory import Env, IndexCompiler, Memory, Number, Step, Tracker, Values, load_step, store_step
-from .numeric import constant, converter, folder, multiply_tiles, operation
+from tunegrad.ir import program as p
+from tunegrad.ir.dtypes import BOOL, DTYPES
+from tunegrad.ir.expr import Op
+from tunegrad.ir.pipelines import expand_pipelines
+from tunegrad.ir.program import Instr, Program, VType
+from tunegrad.ir.verify.program import describe, is_grouped
 
 __all__ = ["Execution", "interpret", "pack_buffers", "tile_step"]
 
