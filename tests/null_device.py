@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Never
 
+from tests.verifiers.program import verify_program
 from tunegrad.devices.device import Confinement
 from tunegrad.devices.job import Geometry, Lowered, io_of
 from tunegrad.errors import NothingRunsError
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.trial import Fingerprint, Properties
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.interpreter import interpret
+from tests.verifiers.program import verify_program
 from tunegrad.devices.device import Confinement, MachineLimits
 from tunegrad.devices.job import (
     WROTE_READ_ONLY,
@@ -32,7 +33,6 @@ from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.layout import Pack
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.trial import Fingerprint, Properties
 
 if TYPE_CHECKING:

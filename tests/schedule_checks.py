@@ -15,6 +15,7 @@ import numpy as np
 
 from tests.interpreter import interpret as interpret_program
 from tests.interpreter import pack_buffers
+from tests.verifiers.program import verify_program
 from tunegrad.devices.host.buffers import Buffer
 from tunegrad.devices.host.codegen import compile_llvm
 from tunegrad.devices.host.facts import host_target
@@ -24,7 +25,6 @@ from tunegrad.ir.interpret.kernel import interpret as interpret_kernel
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import For, If, Instr, Program, size
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import MAX_INSTRUCTIONS
 from tunegrad.render.llvm import render_llvm, workspace_bytes
 

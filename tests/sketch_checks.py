@@ -7,11 +7,11 @@ import random
 import numpy as np
 
 from tests.interpreter import interpret, pack_buffers
+from tests.verifiers.program import verify_program
 from tunegrad.ir.interpret.kernel import interpret as interpret_kernel
 from tunegrad.ir.interpret.numeric import to_compute, to_memory
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 from tunegrad.search import RandomChooser
 

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from tests.amx_twins import device_of
 from tests.interpreter import interpret, pack_buffers
 from tests.programs import Programs
+from tests.verifiers.program import verify_program
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import DType
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Chooser, Space
 
 __all__ = ["interpreted", "runs_alike"]

@@ -18,10 +18,10 @@ from tests.interpreter import interpret, pack_buffers
 from tests.opencl_device import opencl_device
 from tests.programs import Programs
 from tests.unit.test_tensorcore import PLAIN, STAGED
+from tests.verifiers.program import verify_program
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.ir.dtypes import DTYPES
 from tunegrad.ir.interpret.numeric import to_memory
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 
 ORDERS = ((0, False), (1, False), (2, True), (3, True))

@@ -19,6 +19,7 @@ from pair_builders import Case, dot_kernel
 import tunegrad as tg
 from benchmarks.single_kernel import SingleKernel
 from tests.cover import each_once
+from tests.verifiers.program import verify_program
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.host.team import Team
 from tunegrad.frontend import Tensor
@@ -27,7 +28,6 @@ from tunegrad.ir.expr import Apply, Const, Expr, IndexValue, Op, Value
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 from tunegrad.ir.variants import split
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 
 Arrays = Mapping[str, NDArray[Any]]

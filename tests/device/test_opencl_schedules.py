@@ -12,13 +12,13 @@ from kernel_corpus import NAMES, corpus_kernel
 from tests.interpreter import interpret, pack_buffers
 from tests.opencl_device import compiled, opencl_device
 from tests.programs import Programs
+from tests.verifiers.program import verify_program
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Apply, Load, Op, Value
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 from tunegrad.ir.program import Barrier, walk
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 from tunegrad.opts.actions import ACTIONS
 

@@ -17,6 +17,7 @@ from tests.gpu_hand import gemm
 from tests.interpreter import interpret
 from tests.programs import Programs
 from tests.sass import instructions
+from tests.verifiers.program import verify_program
 from tunegrad.db import open_store
 from tunegrad.devices.cuda.device import absent
 from tunegrad.devices.cuda.nvrtc import build, version
@@ -29,7 +30,6 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import parts_of
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Space
 from tunegrad.planning import expected
 

@@ -16,6 +16,7 @@ from tests.amx_twins import TiledCpu, rendered
 from tests.interpreter.values import multiply_tiles
 from tests.programs import Programs
 from tests.tile_kernels import SERVER
+from tests.verifiers.program import verify_program
 from tunegrad.devices.cpu.device import OPT_LEVEL
 from tunegrad.devices.cpu.machine_code import code_facts, hot_loop
 from tunegrad.devices.host.codegen import assembly
@@ -24,7 +25,6 @@ from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.interpret.numeric import bytes_of
 from tunegrad.ir.program import TileConfig, TileMul, walk
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 from tunegrad.render.llvm import render_llvm
 from tunegrad.search import RandomChooser

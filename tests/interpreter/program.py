@@ -35,13 +35,13 @@ from tests.interpreter.memory import (
     store_step,
 )
 from tests.interpreter.values import constant, converter, folder, multiply_tiles, operation
+from tests.verifiers.program import describe
 from tunegrad.errors import VerifyError
 from tunegrad.ir import program as p
 from tunegrad.ir.dtypes import BOOL, DTYPES
 from tunegrad.ir.expr import Op
 from tunegrad.ir.pipelines import expand_pipelines
-from tunegrad.ir.program import Instr, Program, VType
-from tunegrad.ir.verify.program import describe, is_grouped
+from tunegrad.ir.program import Instr, Program, VType, is_grouped
 
 __all__ = ["Execution", "interpret", "pack_buffers", "tile_step"]
 

@@ -19,6 +19,9 @@ from tests.graph_fuzzer import random_graph, random_inputs
 from tests.kernel_corpus import NAMES, kernels_of
 from tests.schedule_checks import Arrays, assert_agrees, buffers_of, expected
 from tests.schedule_fuzzer import TWO
+from tests.verifiers.graph import verify_graph
+from tests.verifiers.looptree import verify_looptree
+from tests.verifiers.program import verify_program
 from tunegrad.errors import VerifyError
 from tunegrad.ir.dtypes import BOOL, F32, F64, I32
 from tunegrad.ir.expr import Apply, Const, Expr, Load, Op, leaves, rebuild
@@ -27,10 +30,7 @@ from tunegrad.ir.graph import Node, topological
 from tunegrad.ir.index import Index, Range, Valid
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.kernel import Kernel, Reduce, Stage, Store
-from tunegrad.ir.verify.graph import verify_graph
 from tunegrad.ir.verify.kernel import verify_kernel
-from tunegrad.ir.verify.looptree import verify_looptree
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Space
 
 GRAPHS, MUTANTS = 40, 5

@@ -13,13 +13,13 @@ import pytest
 
 from tests.graph_builders import run_schedule
 from tests.graph_fuzzer import random_array, random_graph, random_inputs
+from tests.verifiers.graph import verify_graph
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import BOOL, F32, F64, I8, I16, I32, U8, U64, DType
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.interpret.evaluate import evaluate
-from tunegrad.ir.verify.graph import verify_graph
 from tunegrad.ir.verify.kernel import verify_kernel
 
 MIXED = (F32, F64, I32, BOOL)

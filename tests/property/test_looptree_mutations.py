@@ -14,10 +14,10 @@ import pytest
 from tests.kernel_corpus import NAMES, corpus_kernel
 from tests.schedule_checks import assert_agrees
 from tests.schedule_fuzzer import KERNELS, TWO, draw
+from tests.verifiers.looptree import verify_looptree
 from tunegrad.errors import IllegalAction, VerifyError
 from tunegrad.ir.index import Index, var
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, loop_tree
-from tunegrad.ir.verify.looptree import verify_looptree
 from tunegrad.opts import Space, lower
 
 MUTANTS = 12

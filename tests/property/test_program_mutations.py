@@ -24,9 +24,9 @@ from hand_programs import arguments_of, group_add, row_sum, tiled_gemm, vector_a
 from tests.interpreter import interpret
 from tests.schedule_checks import work
 from tests.schedule_fuzzer import draw as drawn_schedule
+from tests.verifiers.program import verify_program
 from tunegrad.errors import VerifyError
 from tunegrad.ir import program as p
-from tunegrad.ir.verify.program import verify_program
 
 PROGRAMS = {
     "vector_add": vector_add(13, 4, 2),

@@ -13,10 +13,10 @@ from tests.interpreter import interpret
 from tests.kernel_corpus import corpus_kernel
 from tests.schedule_checks import Arrays, buffers_of, is_small
 from tests.schedule_fuzzer import TWO
+from tests.verifiers.program import verify_program
 from tunegrad.errors import VerifyError
 from tunegrad.ir import program as p
 from tunegrad.ir.program import Instr, Program
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Space
 
 ORDERS = 25

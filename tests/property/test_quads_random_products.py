@@ -11,6 +11,7 @@ import pytest
 from quad_builders import VNNI, drawn
 
 import tunegrad as tg
+from tests.verifiers.graph import verify_graph
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import dtype_of
 from tunegrad.ir.expr import Op
@@ -18,7 +19,6 @@ from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import GraphOp, topological
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.rewrites import quad_dots
-from tunegrad.ir.verify.graph import verify_graph
 from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.planning import prepared
 

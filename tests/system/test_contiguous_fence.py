@@ -14,6 +14,7 @@ import pytest
 from small_models import THREADS
 
 import tunegrad as tg
+from tests.verifiers.graph import verify_graph
 from tunegrad.config import ModelSpec, TuneSettings
 from tunegrad.db import open_store
 from tunegrad.errors import IllegalAction, ShapeError
@@ -23,7 +24,6 @@ from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.graph import GraphOp
 from tunegrad.ir.layout import Layout, Part
 from tunegrad.ir.text import print_graph
-from tunegrad.ir.verify.graph import verify_graph
 from tunegrad.tuning.session import run_session
 from tunegrad.tuning.workload import workload_of_function
 

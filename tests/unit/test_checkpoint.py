@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import tunegrad as tg
+from tests.verifiers.graph import verify_graph
 from tunegrad.frontend import Tensor
 from tunegrad.ir import graph as g
 from tunegrad.ir.fusion import least_memory, live_bytes, schedule
-from tunegrad.ir.verify.graph import verify_graph
 
 LAYERS, ROWS, WIDTH = 16, 256, 32
 RNG = np.random.default_rng(5)

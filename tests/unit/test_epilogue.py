@@ -15,13 +15,13 @@ from tests.interpreter import interpret
 from tests.product_kernels import KERNELS, MORE, residual
 from tests.sketch_checks import agrees
 from tests.unit.test_tensorcore import PLAIN, TARGET
+from tests.verifiers.looptree import verify_looptree
+from tests.verifiers.program import verify_program
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Barrier, If, Load, Program, Store, walk
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify.looptree import verify_looptree
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 from tunegrad.render.c_family import Joined, joined
 from tunegrad.render.cuda import render_cuda

@@ -23,11 +23,11 @@ from tests.graph_builders import (
     tensor,
 )
 from tests.graph_fuzzer import random_inputs
+from tests.verifiers.program import verify_program
 from tunegrad.ir.fusion import Alternatives, Fusion, drafts
 from tunegrad.ir.graph import Node
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Space
 
 

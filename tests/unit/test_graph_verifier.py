@@ -9,12 +9,12 @@ import pytest
 
 from tests.graph_builders import encoder_layer, resnet18, tensor
 from tests.graph_fuzzer import random_graph
+from tests.verifiers.graph import verify_graph
 from tunegrad.errors import VerifyError
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import BOOL, F32, F64, I32, DType
 from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import ConstData, GraphOp, Node
-from tunegrad.ir.verify.graph import verify_graph
 
 X = tensor("x", 2, 3)
 B = g.graph_input("b", (2, 3), BOOL)

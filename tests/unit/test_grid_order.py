@@ -10,8 +10,8 @@ import pytest
 from tests.gpu_hand import GROUPED, gemm, hgemm
 from tests.interpreter import interpret
 from tests.unit.test_tensorcore import TARGET
+from tests.verifiers.program import verify_program
 from tunegrad.ir.program import For, Program, walk
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 
 

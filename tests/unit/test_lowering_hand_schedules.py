@@ -16,13 +16,13 @@ from benchmarks.hand import entries, main, worst_error
 from benchmarks.hand_schedules import FULL, GPU, SMALL
 from benchmarks.single_kernel import SingleKernel, draw_arrays
 from tests.schedule_checks import assert_agrees
+from tests.verifiers.program import verify_program
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.host.team import Team
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.program import Load
 from tunegrad.ir.verify.kernel import verify_kernel
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space, parse_actions, print_actions
 from tunegrad.render.llvm import render_llvm
 from tunegrad.render.opencl import render_opencl

@@ -6,11 +6,11 @@ import pytest
 
 from benchmarks.hand_schedules import AVX512, GPU, gemm, row_sum, softmax
 from tests.schedule_checks import assert_agrees
+from tests.verifiers.program import verify_program
 from tunegrad.frontend import Tensor, functions
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.program import For, If, Load, Store, walk
 from tunegrad.ir.program import Test as Condition
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 
 

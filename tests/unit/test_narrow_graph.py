@@ -9,6 +9,7 @@ import pytest
 from pair_builders import DOT
 
 from tests.cover import each_once
+from tests.verifiers.graph import verify_graph
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.errors import WeightsError
 from tunegrad.frontend import Model, Tensor
@@ -20,7 +21,6 @@ from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.interpret.numeric import to_compute, to_memory
 from tunegrad.ir.rewrites import narrowed
 from tunegrad.ir.rounding import rounded_within
-from tunegrad.ir.verify.graph import verify_graph
 from tunegrad.models.encoder import encoder_layer
 from tunegrad.models.mlp import mlp
 from tunegrad.models.resnet import resnet18, resnet50

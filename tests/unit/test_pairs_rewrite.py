@@ -7,6 +7,7 @@ import pytest
 from pair_builders import CONVS, DOT, MATMULS, conv, matmul
 
 from benchmarks.hand_schedules import GPU
+from tests.verifiers.graph import verify_graph
 from tunegrad.frontend import Tensor, bf16_bits
 from tunegrad.ir.dtypes import BF16, BF16X2
 from tunegrad.ir.expr import Op
@@ -16,7 +17,6 @@ from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.rewrites import pair_dots
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify.graph import verify_graph
 from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.planning import prepared
 

@@ -15,6 +15,7 @@ from benchmarks.hand_schedules import AHEAD, GPU, gemm
 from tests.banks import turns
 from tests.gpu_hand import gemm as half_gemm
 from tests.interpreter import interpret
+from tests.verifiers.program import verify_program
 from tunegrad.errors import IllegalAction, VerifyError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.index import Range, Valid, as_index, var
@@ -39,7 +40,6 @@ from tunegrad.ir.program import (
     walk,
 )
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 from tunegrad.render.cuda import render_cuda
 

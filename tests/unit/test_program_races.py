@@ -17,6 +17,7 @@ from tests.best_schedules import BEST
 from tests.kernel_corpus import corpus_kernel
 from tests.schedule_checks import assert_agrees
 from tests.schedule_fuzzer import TWO
+from tests.verifiers.program import verify_program
 from tunegrad.errors import IllegalAction, VerifyError
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import F32
@@ -39,7 +40,6 @@ from tunegrad.ir.program import (
     Store,
     Write,
 )
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space, lower
 
 ONE = Number(1, 1.0, F)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hand_programs import F, below, elementwise, group_add, loop, row_sum, tiled_gemm, vector_add
 
+from tests.verifiers.program import verify_program
 from tunegrad.errors import VerifyError
 from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I32, I64
 from tunegrad.ir.expr import Op
@@ -32,10 +33,10 @@ from tunegrad.ir.program import (
     Store,
     VType,
     Write,
+    is_grouped,
 )
 from tunegrad.ir.program import Test as Condition
 from tunegrad.ir.target import Target
-from tunegrad.ir.verify.program import is_grouped, verify_program
 
 OUT = (Buffer("y", F32, 64, "out"), Buffer("x", F32, 64, "in"))
 GPU = Target("gpu", "gpu", "test", shared_bytes=1024, max_local=64)
@@ -211,7 +212,6 @@ def test_program_verifier_checks_the_target():
 def test_program_verifier_knows_programs_of_work_groups_by_what_they_use():
     assert is_grouped(tiled_gemm())
     assert not is_grouped(vector_add())
-    assert is_grouped(vector_add(), GPU)
 
 
 def accesses(*body, size=37, facts=()):

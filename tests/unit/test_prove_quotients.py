@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import product
 from random import Random
 
+from tests.verifiers.program import within
 from tunegrad.ir.index import Index, Range, Valid, as_index, var
-from tunegrad.ir.verify.races import below, condition_facts, within
+from tunegrad.ir.verify.races import below, condition_facts
 
 EXTENTS = {"a": 5, "b": 4, "r": 3}
 

@@ -9,6 +9,7 @@ import pytest
 from quad_builders import CONVS, MATMULS, VNNI, conv, drawn, matmul
 
 from benchmarks.hand_schedules import GPU
+from tests.verifiers.graph import verify_graph
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import I8X4, U8X4
 from tunegrad.ir.expr import Op
@@ -17,7 +18,6 @@ from tunegrad.ir.graph import GraphOp, topological
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.rewrites import quad_dots
-from tunegrad.ir.verify.graph import verify_graph
 from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.planning import prepared
 

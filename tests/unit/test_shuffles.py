@@ -7,6 +7,7 @@ import pytest
 
 from benchmarks.hand_schedules import AHEAD, GPU, row_sum, softmax
 from tests.interpreter import interpret
+from tests.verifiers.program import verify_program
 from tunegrad.errors import VerifyError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.index import as_index, var
@@ -21,7 +22,6 @@ from tunegrad.ir.program import (
     VType,
     walk,
 )
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 
 WARPS = replace(AHEAD, max_local=1024)

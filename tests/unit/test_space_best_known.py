@@ -21,12 +21,12 @@ from benchmarks.hand import entries, worst_error
 from benchmarks.hand_schedules import FULL, GPU, HandSchedule
 from benchmarks.single_kernel import SingleKernel, draw_arrays
 from tests.schedule_checks import assert_agrees
+from tests.verifiers.program import verify_program
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.host.team import Team
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.looptree import LoopTree
 from tunegrad.ir.verify.kernel import verify_kernel
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space, TraceChooser
 from tunegrad.search import RandomChooser
 

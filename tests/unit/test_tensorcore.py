@@ -5,14 +5,14 @@ import pytest
 
 from tests.gpu_hand import gemm
 from tests.interpreter import interpret
+from tests.verifiers.looptree import verify_looptree
+from tests.verifiers.program import verify_program
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import DTYPES
 from tunegrad.ir.interpret.numeric import to_compute, to_memory
 from tunegrad.ir.looptree import LoopKind
 from tunegrad.ir.program import MatMul, walk
-from tunegrad.ir.verify.looptree import verify_looptree
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 from tunegrad.opts.actions import Tensorcore
 

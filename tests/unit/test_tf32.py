@@ -7,6 +7,7 @@ import pytest
 
 from tests.gpu_hand import gemm
 from tests.interpreter import interpret
+from tests.verifiers.program import verify_program
 from tunegrad.config import check_numerics
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.devices.host.facts import host_target
@@ -19,7 +20,6 @@ from tunegrad.ir.graph import GraphOp, topological
 from tunegrad.ir.interpret.evaluate import evaluate, in_float64
 from tunegrad.ir.interpret.numeric import compute
 from tunegrad.ir.program import Compute, MatLoad, MatMul, walk
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 from tunegrad.planning import prepared
 

@@ -6,6 +6,8 @@ import pytest
 from tests.interpreter import interpret
 from tests.interpreter.values import multiply_tiles
 from tests.tile_kernels import NAME, UNIT, buffers, conv, gemm, tiled, wanted
+from tests.verifiers.looptree import verify_looptree
+from tests.verifiers.program import verify_program
 from tunegrad.devices.job import unread
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.looptree import LoopKind
@@ -18,8 +20,6 @@ from tunegrad.ir.program import (
     executed_flops,
     walk,
 )
-from tunegrad.ir.verify.looptree import verify_looptree
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 from tunegrad.opts.actions import Tensorcore
 

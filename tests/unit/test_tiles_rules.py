@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.tile_kernels import UNIT, tiled
+from tests.verifiers.program import verify_program
 from tunegrad.errors import VerifyError
 from tunegrad.ir.dtypes import BF16X2, F32
 from tunegrad.ir.index import var
@@ -19,7 +20,6 @@ from tunegrad.ir.program import (
     TileZero,
     VType,
 )
-from tunegrad.ir.verify.program import verify_program
 
 ROW, LANE = var("r", 16), var("l", 16)
 WORDS, NUMBERS = VType(BF16X2, 16), VType(F32, 16)

@@ -10,12 +10,12 @@ from variant_builders import Conv
 
 from benchmarks.hand_schedules import AVX512, GPU
 from tests.schedule_checks import assert_agrees
+from tests.verifiers.program import verify_program
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import If, Load, Program, Store, walk
 from tunegrad.ir.program import Test as Condition
 from tunegrad.ir.variants import parts_of
-from tunegrad.ir.verify.program import verify_program
 from tunegrad.opts import Schedule, Space
 
 

@@ -15,6 +15,8 @@ import numpy as np
 
 from benchmarks.hand_schedules import AVX512, GPU, conv3x3, gemm, row_sum, softmax
 from tests.interpreter import program as interpret_program
+from tests.verifiers import graph as verify_graph
+from tests.verifiers import program as verify_program
 from tunegrad.errors import IllegalAction, ShapeError, VerifyError
 from tunegrad.frontend import Tensor
 from tunegrad.ir import (
@@ -57,9 +59,7 @@ from tunegrad.ir.program import (
 from tunegrad.ir.program import Store as StoreInstr
 from tunegrad.ir.text import print_graph
 from tunegrad.ir.validate import numbers, rewrites
-from tunegrad.ir.verify import graph as verify_graph
 from tunegrad.ir.verify import kernel as verify_kernel
-from tunegrad.ir.verify import program as verify_program
 from tunegrad.opts import Schedule, Space
 
 from .fences import fence

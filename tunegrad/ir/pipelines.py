@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import field, fields, replace
-from functools import partial
 
 from tunegrad.lazy import dataclass
 
@@ -41,7 +40,6 @@ __all__ = [
     "is_aligned",
     "ring_buffers",
     "stored_buffers",
-    "without",
 ]
 
 WARP = 32
@@ -64,11 +62,6 @@ def ring_buffers(program: Program) -> dict[str, int]:
 def is_aligned(offset: Index, width: int) -> bool:
     """True if an offset is a multiple of ``width`` elements, whatever its variables are."""
     return not (offset.const % width or any(c % width for _, c in offset.terms))
-
-
-def without(body: tuple[Instr, ...], out: p.Pipeline) -> tuple[Instr, ...]:
-    """A block without one pipeline."""
-    return tuple(p.mapped(i, partial(without, out=out)) for i in body if i is not out)
 
 
 def in_turn(program: Program) -> Program:

@@ -82,6 +82,7 @@ __all__ = [
     "executed_flops",
     "indexed",
     "indices",
+    "is_grouped",
     "mapped",
     "size",
     "used",
@@ -537,6 +538,13 @@ def defined(i: Instr) -> tuple[int, ...]:
     if isinstance(i, MatMul | MatLoad):
         return i.ids
     return (i.id,) if isinstance(i, Valued) else ()
+
+
+def is_grouped(program: Program) -> bool:
+    """True if a program uses what only work-groups of a GPU have, not a team of CPU threads."""
+    if program.local > 1 or any(a.space == "shared" for a in program.allocs):
+        return True
+    return any(isinstance(i, For) and i.kind == "local" for i in walk(program.body))
 
 
 def size(body: tuple[Instr, ...]) -> int:

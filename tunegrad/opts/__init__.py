@@ -17,13 +17,10 @@ if TYPE_CHECKING:
     from .actions import apply_actions as apply_actions
     from .actions import parse_actions as parse_actions
     from .actions import print_actions as print_actions
-    from .observers import Seconds as Seconds
     from .observers import Trace as Trace
     from .observers import TraceStep as TraceStep
     from .observers import dump_to_folder as dump_to_folder
-    from .observers import dump_to_stream as dump_to_stream
     from .observers import form_text as form_text
-    from .observers import verifying as verifying
     from .passes import LIMIT as LIMIT
     from .passes import LOOPS as LOOPS
     from .passes import LOWER as LOWER
@@ -54,9 +51,7 @@ else:
             "actions": (
                 "Action ActionObserver action_names apply_actions parse_actions print_actions"
             ),
-            "observers": (
-                "Seconds Trace TraceStep dump_to_folder dump_to_stream form_text verifying"
-            ),
+            "observers": "Trace TraceStep dump_to_folder form_text",
             "passes": (
                 "LIMIT LOOPS LOWER MAX_INSTRUCTIONS RACES RENDER SCHEDULE SPACE_VERSION "
                 "Context Form Observer Pass lower run_passes"

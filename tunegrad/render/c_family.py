@@ -22,9 +22,8 @@ from tunegrad.ir.dtypes import BOOL, DType
 from tunegrad.ir.expr import Op
 from tunegrad.ir.index import Atom, Element, FloorDiv, Index, Valid, Var, as_index
 from tunegrad.ir.pipelines import expand_pipelines, is_aligned
-from tunegrad.ir.program import Alloc, Buffer, Instr, Pack, Program, VType, indices
+from tunegrad.ir.program import Alloc, Buffer, Instr, Pack, Program, VType, indices, is_grouped
 from tunegrad.ir.target import MatrixUnit
-from tunegrad.ir.verify.program import is_grouped
 
 from .c_dialect import HELPED, Dialect, wraps
 

@@ -1,1 +1,1 @@
-"""Rules of each form, and proofs that programs have no races."""
+"""The rules of kernels, and proofs that programs have no races."""

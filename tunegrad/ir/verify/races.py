@@ -48,7 +48,6 @@ __all__ = [
     "stop_facts",
     "told",
     "verify_races",
-    "within",
 ]
 
 # ---- bounds
@@ -118,11 +117,6 @@ def stop_facts(var: Index, stops: Iterable[Index]) -> Facts:
                 rest = gap - Index(((atom, 1),), 0)
                 facts.append(atom.num + rest * atom.den)
     return tuple(f for f in facts if f.terms)
-
-
-def within(index: Index, size: int, facts: Facts) -> bool:
-    """True if the facts prove ``0 <= index < size``."""
-    return below(index, size, facts) and below(-index, 1, facts)
 
 
 def below(index: Index, limit: int, facts: Facts) -> bool:

@@ -19,11 +19,10 @@ from math import prod
 from typing import Never
 
 from tunegrad.errors import IllegalAction, VerifyError
-
-from ..index import Index
-from ..kernel import Reduce
-from ..looptree import Loop, LoopKind, LoopTree
-from .races import told
+from tunegrad.ir.index import Index
+from tunegrad.ir.kernel import Reduce
+from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
+from tunegrad.ir.verify.races import told
 
 __all__ = ["verify_looptree"]
 

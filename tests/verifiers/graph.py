@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, cast
 
 from tunegrad.errors import UserError, VerifyError
-
-from .. import graph as g
-from ..dtypes import DType
-from ..expr import Op, fold_takes, result_type
-from ..graph import ConstData, GraphOp, Node
+from tunegrad.ir import graph as g
+from tunegrad.ir.dtypes import DType
+from tunegrad.ir.expr import Op, fold_takes, result_type
+from tunegrad.ir.graph import ConstData, GraphOp, Node
 
 __all__ = ["verify_graph"]
 

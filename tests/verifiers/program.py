@@ -35,29 +35,28 @@ in pipelines alone: batches and waits are what ``expand_pipelines`` makes of tho
 from __future__ import annotations
 
 from dataclasses import field
+from functools import partial
 from typing import Never
 
 from tunegrad.errors import VerifyError
-from tunegrad.lazy import dataclass
-
-from .. import program as p
-from ..dtypes import BOOL, DTYPES, DType
-from ..expr import Op, fold_takes, result_type
-from ..index import Index, Valid, as_index, var
-from ..pipelines import (
+from tunegrad.ir import program as p
+from tunegrad.ir.dtypes import BOOL, DTYPES, DType
+from tunegrad.ir.expr import Op, fold_takes, result_type
+from tunegrad.ir.index import Index, Valid, as_index, var
+from tunegrad.ir.pipelines import (
     COPY_BYTES,
     REGISTER_BYTES,
     ROW_BYTES,
     WARP,
     is_aligned,
     stored_buffers,
-    without,
 )
-from ..program import Instr, Program, TileInstr, VType
-from ..target import Target, TileUnit
-from .races import Facts, below, condition_facts, stop_facts, verify_races, within
+from tunegrad.ir.program import Instr, Program, TileInstr, VType, is_grouped
+from tunegrad.ir.target import Target, TileUnit
+from tunegrad.ir.verify.races import Facts, below, condition_facts, stop_facts, verify_races
+from tunegrad.lazy import dataclass
 
-__all__ = ["Scope", "describe", "is_grouped", "verify_program"]
+__all__ = ["Scope", "describe", "verify_program"]
 
 
 def describe(instr: Instr) -> str:
@@ -91,17 +90,6 @@ class Scope:
         )  # fmt: skip
 
 
-def is_grouped(program: Program, target: Target | None = None) -> bool:
-    """True if it runs in work-groups (GPU) rather than as a team of CPU threads; without a target,
-    by what it uses.
-    """
-    if target is not None:
-        return target.has_work_items
-    if program.local > 1 or any(a.space == "shared" for a in program.allocs):
-        return True
-    return any(isinstance(i, p.For) and i.kind == "local" for i in p.walk(program.body))
-
-
 def verify_program(program: Program, target: Target | None = None) -> tuple[Instr, ...]:
     """Check ``program`` against the rules of its form (and of ``target``).
 
@@ -110,6 +98,16 @@ def verify_program(program: Program, target: Target | None = None) -> tuple[Inst
     naming the instruction, for a broken rule, and for a race that can not be ruled out.
     """
     return _Verifier(program, target).run()
+
+
+def within(index: Index, size: int, facts: Facts) -> bool:
+    """True if the facts prove ``0 <= index < size``."""
+    return below(index, size, facts) and below(-index, 1, facts)
+
+
+def without(body: tuple[Instr, ...], out: p.Pipeline) -> tuple[Instr, ...]:
+    """A block without one pipeline."""
+    return tuple(p.mapped(i, partial(without, out=out)) for i in body if i is not out)
 
 
 def _name(tile: int) -> str:
@@ -121,7 +119,7 @@ class _Verifier:
 
     def __init__(self, program: Program, target: Target | None) -> None:
         self.program, self.target = program, target
-        self.grouped = is_grouped(program, target)
+        self.grouped = is_grouped(program) if target is None else target.has_work_items
         self.buffers: dict[str, tuple[DType, int, bool]] = {}
         self.ids: set[int] = set()
         self.written: set[str] = set()
