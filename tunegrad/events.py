@@ -18,10 +18,11 @@ Times are seconds. ``inf`` stands for "none yet" and is null in JSON.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal, Protocol, Self
+from typing import Literal, Protocol, Self
 
 from tunegrad.errors import ConfigError
 from tunegrad.reports import TuneReport, to_json
@@ -45,6 +46,7 @@ __all__ = [
     "Stopping",
     "Warned",
     "WinnerPromoted",
+    "check_observers",
 ]
 
 
@@ -246,6 +248,15 @@ class Observer(Protocol):
         ...
 
 
+def check_observers(observers: Iterable[object]) -> None:
+    """Raise ConfigError for what is no Observer, as a function is."""
+    for at, observer in enumerate(observers):
+        if not callable(getattr(observer, "observe", None)):
+            raise ConfigError(
+                f"observers[{at}] = {observer!r:.80}: an observer has a method observe(event)"
+            )
+
+
 class JsonlObserver:
     """Writes each event as one line of JSON, flushed: ``{"event": "KernelStarted", "time_s": 1.5,
     ...fields}``.
@@ -265,7 +276,11 @@ class JsonlObserver:
         self._clock, self._path, self._warn = clock, path, warn
         self._lost = False
         try:
-            self._file: IO[str] = path.open("a", encoding="utf-8")
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            # Without blocking a pipe that no process reads is an error, and not waited for.
+            descriptor = os.open(path, flags | os.O_NONBLOCK, 0o666)
+            os.set_blocking(descriptor, True)
+            self._file = os.fdopen(descriptor, "a", encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"log {path}: can not be written: {error.strerror}") from error
 

@@ -4,12 +4,15 @@ graph, and one of whose file a bit was changed is not used.
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
+
 from tests import fuzzing
 from tests.graph_fuzzer import random_graph
-from tunegrad.compiling import Compiler, graph_key
+from tunegrad.compiling import Compiler, artifact, graph_key
 from tunegrad.devices import host_device
 from tunegrad.errors import IndexOutOfRange
 from tunegrad.inference import realizing
@@ -59,3 +62,17 @@ def test_a_kept_plan_is_read_back_and_a_damaged_one_is_not_used(tmp_path: Path) 
             assert Compiler(cache).plan(key, nodes, DEVICE) is None, f"case {case}"
             cache.put(key, body)
     assert counts["read back"] > fuzzing.count(12) // 2
+
+
+def test_a_kept_file_calls_nothing(tmp_path: Path) -> None:
+    """Neither a function of Python's, nor one of tunegrad's or what a module of it imported."""
+    made = tmp_path / "made"
+    module, values = "tunegrad.object_cache", "tunegrad.ir.dtypes"
+    for where, name in (("os", "mkdir"), (module, "os.mkdir"), (module, "Path"), (values, "cache")):
+        text = f"c{where}\n{name}\n(V{made}\ntR.".encode()
+        assert artifact._unpickled(text) is None
+        assert not made.exists()
+    assert artifact._unpickled(pickle.dumps((F32, np.ones(3), Counter))) is None
+    found = artifact._unpickled(pickle.dumps((F32, np.ones(3))))
+    assert found[0] == F32
+    assert found[1].tolist() == [1, 1, 1]

@@ -121,3 +121,11 @@ def test_numerics_without_a_name_are_refused(tmp_path: Path) -> None:
 def test_a_store_that_is_no_path_is_refused(call: Callable[..., Any], store: Any) -> None:
     with pytest.raises(ConfigError, match=f"^store {store!r} is not a path; leave it out"):
         call("mlp", store=store)
+
+
+@pytest.mark.parametrize("call", [tune, explain])
+def test_what_is_no_observer_is_refused(settings: TuneSettings, call: Callable[..., Any]) -> None:
+    with pytest.raises(ConfigError, match=r"observers\[0\] = <built-in .*: an observer has a"):
+        call(settings, observers=[print])
+    with pytest.raises(ConfigError, match=r"observers\[0\]"):
+        tune_callable(lambda x: x + 1, np.ones(3, np.float32), observers=[print])

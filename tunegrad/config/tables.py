@@ -27,6 +27,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     """
     import tomllib
 
+    if path.exists() and not path.is_file():  # a pipe is never at its end
+        raise ConfigError(f"{path}: is no regular file")
     try:
         with path.open("rb") as file:
             data = file.read(_MOST_BYTES + 1)

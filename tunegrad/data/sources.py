@@ -110,6 +110,8 @@ class Arrays:
 def _array(x: Any) -> Array:
     if isinstance(x, str | os.PathLike):
         path = Path(x)
+        if path.exists() and not path.is_file():  # a pipe is never at its end
+            raise ConfigError(f"loader: {path} is no regular file")
         try:
             return plain(np.load(path, mmap_mode="r", allow_pickle=False), str(path))
         except (OSError, ValueError) as error:

@@ -381,6 +381,8 @@ def _facts_of(place: str) -> tuple[object, ...] | None:
     facts: list[object] = []
     try:
         place = os.path.realpath(place)  # a link has no log beside it
+        if not os.path.isfile(place):  # noqa: PTH113  # a pipe would be waited for
+            return None
         with open(place, "rb") as file:  # noqa: PTH123
             if file.read(len(_SQLITE)) != _SQLITE:
                 return None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 from tunegrad.config import ModelOptions, TuneSettings, check_names, parse_budget
-from tunegrad.events import Event, Observer
+from tunegrad.events import Event, Observer, check_observers
 from tunegrad.frontend import Example, Model
 from tunegrad.reports import DoctorReport, ExplainReport, ShowRow
 from tunegrad.tune.given import model_of, settings_of, work_of
@@ -64,6 +64,7 @@ def explain(
     """
     from tunegrad.explain import explain as explained
 
+    check_observers(observers)
     model = model_of(model)
     settings, with_store = _explained(model, store, **options)
 

@@ -14,7 +14,7 @@ from tunegrad.config import (
     TuneSettings,
     resolve_settings,
 )
-from tunegrad.events import Observer
+from tunegrad.events import Observer, check_observers
 from tunegrad.frontend import Example, Model
 from tunegrad.reports import CompiledReport, CompiledRow, TuneReport
 from tunegrad.tune.given import model_of, settings_of, workload_of_model
@@ -65,6 +65,7 @@ def _tuned(
     """Tune what no name stands for; in the store it goes by its kernels."""
     from tunegrad.devices.processes.isolated import start_fork_server
 
+    check_observers(observers)
     _check_places(settings)
     start_fork_server(WORKER_MODULES)
     from tunegrad.tuning import Costs, run_session
@@ -93,6 +94,7 @@ def tune_models(
     from tunegrad.devices.processes.isolated import start_fork_server
 
     began_s = time.monotonic() if began_s is None else began_s
+    check_observers(observers)
     _check_places(settings)
     start_fork_server(WORKER_MODULES)
     from tunegrad import devices

@@ -145,8 +145,11 @@ def _opened(file: str) -> Iterator[BinaryIO]:
     if file == "-":
         yield sys.stdin.buffer
         return
+    place = Path(file).expanduser()
+    if place.exists() and not place.is_file():  # a pipe is never at its end
+        raise StoreError(f"file {file}: is no regular file; - reads stdin")
     try:
-        opened = Path(file).expanduser().open("rb")
+        opened = place.open("rb")
     except OSError as error:
         raise StoreError(f"file {file}: can not be read: {error.strerror}") from error
     with opened:
