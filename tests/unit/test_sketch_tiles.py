@@ -144,18 +144,28 @@ def test_operands_whose_rows_are_pages_apart_are_copied(
 
 
 @pytest.mark.parametrize(
-    ("l2", "fmas", "steps"),
-    [(1 << 20, 2, 256), (2 << 20, 2, 512), (4 << 20, 2, 256), (2 << 20, 1, 256)],
+    ("l2", "l3", "fmas", "steps"),
+    [
+        (1 << 20, 1 << 28, 2, 256),
+        (2 << 20, 1 << 28, 2, 512),
+        (4 << 20, 1 << 28, 2, 256),
+        (2 << 20, 1 << 28, 1, 256),
+        (1 << 20, 1 << 25, 2, 1024),
+        (2 << 20, 1 << 25, 2, 1024),
+        (4 << 20, 1 << 25, 2, 256),
+        (1 << 20, 1 << 25, 1, 256),
+    ],
 )
-def test_panels_are_as_long_as_the_second_cache_allows(l2: int, fmas: int, steps: int) -> None:
-    """Of 2048 columns: they leave 1 and 2 MiB, and 2 hold twice the steps; 4 hold them.
+def test_panels_are_as_long_as_caches_allow(l2: int, l3: int, fmas: int, steps: int) -> None:
+    """Of 2048 columns: they leave a second cache of 1 and 2 MiB, and 2 hold twice the steps; 4 hold
+    them. They are longest where partial sums leave the last cache, which goes to memory after each.
 
     Where a core starts one multiply-add in a cycle, the last cache keeps up.
     """
     x, w = Tensor.input("x", (4096, 4096)), Tensor.input("w", (4096, 2048))
-    sizes = [0, 512, 256, 128, 64]
-    guess = defaults(x @ w, replace(SERVER, l2_bytes=l2, fmas_per_cycle=fmas)).reduce_block(sizes)
-    assert sizes[guess] == steps
+    sizes = [0, 1024, 512, 256, 128, 64]
+    target = replace(SERVER, l2_bytes=l2, l3_bytes=l3, l3_share_bytes=l3, fmas_per_cycle=fmas)
+    assert sizes[defaults(x @ w, target).reduce_block(sizes)] == steps
 
 
 def test_padded_image_is_copied_where_taps_stay_a_loop_and_two_multiply_adds_start() -> None:

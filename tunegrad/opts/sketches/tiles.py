@@ -494,11 +494,14 @@ class Products(Defaults):
         return self._panel(self._split())
 
     def _panel(self, split: bool) -> int:
-        """Steps of a panel; more, as far as the second cache holds them, where partial sums of
-        neighbouring lanes lie apart: each is a load and a store of its own.
+        """Steps of a panel; more where partial sums go to memory and back after each, and, as far
+        as the second cache holds them, where those of neighbouring lanes lie apart: each is a load
+        and a store of its own.
         """
         o = self.operands
         steps = 2 * K_BLOCK if split and o.target.l2_bytes >= _LARGE_L2 else K_BLOCK
+        if split and o.kernel.unique_bytes > o.target.cached_bytes:
+            steps = 4 * K_BLOCK
         if output_stride(o.kernel, o.lane.name) == 1:
             return steps
         held = o.target.l2_bytes // (2 * 4 * o.lane.extent)
@@ -637,7 +640,7 @@ class Sums(Defaults):
 #     Products   an operand is read again for every row: GEMM, convolution
 
 
-_REUSED_STEPS, _STEPS = (512, 256, 128, 64), (256, 128, 64, 32, 16, 8)
+_REUSED_STEPS, _STEPS = (1024, 512, 256, 128, 64), (256, 128, 64, 32, 16, 8)
 """Blocks of a reduction: of operands that are all read again, and of others."""
 
 _FEW_STEPS = (16, 8, 4, 2, 1)
