@@ -130,9 +130,7 @@ class WinnerPromoted:
 
 @dataclass(frozen=True, slots=True)
 class BudgetSpent:
-    """The state of the wall-clock budget, and the gain that the next minute is expected to buy, in
-    model seconds.
-    """
+    """The state of the wall-clock budget, and the model seconds that the next minute may gain."""
 
     spent_s: float
     budget_s: float
@@ -203,9 +201,7 @@ class Warned:
 
 @dataclass(frozen=True, slots=True)
 class MachineBusy:
-    """Other processes use so many CPUs that too few are left for this one: times are worse, and
-    gains less sure.
-    """
+    """Other processes use too many CPUs: times are worse, and gains less sure."""
 
     others_cpus: float
     message: str
@@ -213,9 +209,7 @@ class MachineBusy:
 
 @dataclass(frozen=True, slots=True)
 class SessionFinished:
-    """The search is over; the report is what ``tune`` returns, ``others`` those of models tuned
-    with the first.
-    """
+    """The search is over; the report that ``tune`` returns, and those of the other models."""
 
     report: TuneReport
     others: tuple[TuneReport, ...] = ()

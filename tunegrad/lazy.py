@@ -60,9 +60,7 @@ else:
         return decorate
 
     def _later(cls, name, frozen):
-        """A method of a dataclass that is made, and takes the place of this one, at its first
-        call.
-        """
+        """A method of a dataclass that is made, and replaces this one, at its first call."""
 
         import dataclasses
         from reprlib import recursive_repr

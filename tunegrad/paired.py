@@ -26,9 +26,7 @@ _LEAST = 6
 
 
 def paired_gain(before_s: Sequence[float], after_s: Sequence[float]) -> float | None:
-    """The median of ``before_s[i] / after_s[i]``, which ``gain_interval`` is about; None without
-    pairs.
-    """
+    """The median of ``before_s[i] / after_s[i]``, as in ``gain_interval``; None without pairs."""
     ratios = [b / a for b, a in zip(before_s, after_s, strict=True) if a > 0.0]
     return median(ratios) if ratios else None
 

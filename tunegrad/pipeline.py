@@ -212,9 +212,7 @@ class PlanContext:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A graph on its way to launches: how it is cut so far, what was decided, and the launches once
-    they are made.
-    """
+    """A graph on its way to launches: its cut, what was decided, the launches once made."""
 
     outputs: tuple[Node, ...]
     cut: Fusion

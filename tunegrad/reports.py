@@ -55,9 +55,7 @@ Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 
 
 def to_json(value: object) -> Json:
-    """``value`` as JSON data: records become objects of their fields and properties, infinities and
-    NaN become null.
-    """
+    """``value`` as JSON data: records as objects of fields and properties, inf and NaN as null."""
     match value:
         case Enum():
             return to_json(value.value)
@@ -257,9 +255,7 @@ class TuneReport:
 
     @property
     def paid_after(self) -> int | None:
-        """Runs of the whole model that save the ``seconds`` of tuning; None where it is not sure
-        that they save any.
-        """
+        """Runs of the model that save the ``seconds`` of tuning; None if savings are not sure."""
         gain = self.gain
         if gain is None or self.tuned_ms is None or min(gain, *(self.interval or ())) <= 1.0:
             return None
@@ -267,9 +263,7 @@ class TuneReport:
 
     @property
     def candidates(self) -> dict[str, int]:
-        """This session's trials by status, over all kernels, those that the model does not run
-        among them.
-        """
+        """This session's trials by status, over all kernels, also those no model runs."""
         total: dict[str, int] = {}
         for counts in (*(row.candidates for row in self.rows), self.others):
             for status, count in counts.items():
@@ -564,9 +558,7 @@ class VariantOption:
 
 @dataclass(frozen=True, slots=True)
 class VariantRow:
-    """A kernel of the model that can run in several ways, and the one that was picked: stored, or
-    expected.
-    """
+    """A kernel that can run in several ways, and the one picked: stored, or expected."""
 
     kernel: str
     key: str
@@ -646,9 +638,7 @@ class DeviceRow:
 
 @dataclass(frozen=True, slots=True)
 class CompilerRow:
-    """A compiler or package that changes the answer, and its version; empty when it is not
-    installed.
-    """
+    """A compiler or package that changes the answer, and its version; "" if not installed."""
 
     name: str
     version: str
@@ -656,9 +646,7 @@ class CompilerRow:
 
 @dataclass(frozen=True, slots=True)
 class IsolationRow:
-    """One protection of what is outside a candidate's process, and what it stops; docs/ISOLATION.md
-    has the threats.
-    """
+    """A protection of what is outside a candidate, and what it stops (docs/ISOLATION.md)."""
 
     name: str
     present: bool

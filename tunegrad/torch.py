@@ -282,9 +282,7 @@ def _let_graphs_be_kept() -> None:
 
 
 def _writes_parameters(examples: Sequence[Any], written: Sequence[int]) -> bool:
-    """True where a graph writes to a parameter, as an optimiser does: then none of its tensors
-    stays as it is.
-    """
+    """True where a graph writes to a parameter, as optimisers do: its tensors do not stay."""
     torch = load_torch()
     return any(
         isinstance(examples[i], torch.nn.Parameter) or getattr(examples[i], "_is_param", False)

@@ -136,9 +136,7 @@ class Measurement:
 
     @property
     def settled(self) -> bool:
-        """True if the end is the candidate's own: a crash that was seen once only may have been the
-        machine's.
-        """
+        """True if the end is the candidate's own: a single crash may be the machine's."""
         return self.status is not Status.CRASHED or self.attempts > 1
 
     @property

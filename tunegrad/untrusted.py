@@ -101,9 +101,7 @@ def printable(limit: int, *, lines: bool = False) -> Meta:
 
 
 def free_text(limit: int) -> Meta:
-    """Of a string: at most ``limit`` characters, valid Unicode; it is made printable where it is
-    printed.
-    """
+    """Of a string: at most ``limit`` characters, valid Unicode; printing makes it printable."""
     return Meta(
         max_length=limit,
         pattern=r"\A[^\ud800-\udfff]*\Z",
@@ -149,9 +147,7 @@ def converted(kind: type[T], value: object, field: str = "") -> T:
 
 
 def _fault(kind: Any, value: Any, field: str) -> FieldFault:
-    """The innermost value that breaks a rule; msgspec's own message has no value, and no name of an
-    object's field.
-    """
+    """The innermost value that breaks a rule; msgspec's own message has no value or field."""
     kind = _meant(kind, value)
     if isinstance(value, dict) and _is_struct(kind):
         fields = msgspec.structs.fields(kind)

@@ -361,7 +361,7 @@ def test_store_text_is_escaped_before_it_reaches_a_terminal():
 
 
 def test_store_commands_all_have_an_example():
-    from tunegrad.cli.docs import help_texts
+    from tools.docs.cli_page import help_texts
 
     texts = {name: text for name, text in help_texts() if name.startswith("tunegrad store ")}
     names = {name.split()[-1] for name in texts}

@@ -9,6 +9,7 @@ from . import (
     actions_page,
     api_page,
     architecture,
+    cli_page,
     forms,
     onnx_page,
     schedules_page,
@@ -22,6 +23,7 @@ Blocks = Mapping[str, Callable[[], str]]
 PAGES: dict[str, Blocks] = {
     "docs/API.md": api_page.BLOCKS,
     "docs/ARCHITECTURE.md": architecture.BLOCKS,
+    "docs/CLI.md": cli_page.BLOCKS,
     "docs/IR.md": forms.BLOCKS,
     "docs/ACTIONS.md": actions_page.BLOCKS,
     "docs/ONNX.md": onnx_page.BLOCKS,

@@ -1,6 +1,4 @@
-"""The root command: finds subcommands without importing them all, and turns what they raise into
-exit codes.
-"""
+"""The root command: finds subcommands without importing all, and turns errors into exit codes."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""``tunegrad explain MODEL``: where its time goes, how near to the machine's limits, and which
-action bought what.
-"""
+"""``tunegrad explain MODEL``: where its time goes, how near to the limits, what actions bought."""
 
 from __future__ import annotations
 

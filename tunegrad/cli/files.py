@@ -61,9 +61,7 @@ def store_path(given: str | None, *, make_place: bool = False) -> Path:
 
 
 def make_default_place(store: Path) -> None:
-    """Make the directory of the default store, which no user has made; one that the user named must
-    exist.
-    """
+    """Make the directory of the default store; one that the user named must exist."""
     try:
         store.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

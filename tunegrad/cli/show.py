@@ -1,6 +1,4 @@
-"""``tunegrad show MODEL``: its kernels, the actions each will run with, and where those came
-from.
-"""
+"""``tunegrad show MODEL``: its kernels, the actions each will run with, and their origin."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""From a kernel and a schedule to code: what the workers of a search do, and what a loaded model
-does.
-"""
+"""From a kernel and a schedule to code: for the workers of a search, and for loaded models."""
 
 from __future__ import annotations
 

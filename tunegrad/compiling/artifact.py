@@ -97,9 +97,7 @@ class ProgramFacts:
 
 
 def program_key(kernel: Kernel, schedule: str, device: Device) -> str | None:
-    """Key of everything that lowering depends on, as 64 hex digits; None where this code is in no
-    files.
-    """
+    """Key of all that lowering depends on, as 64 hex digits; None for code that is in no files."""
     return _key(kernel, schedule, device)
 
 
@@ -366,9 +364,7 @@ class Compiler:
     def keep(
         self, key: str | None, kept: KeptPlan, outputs: tuple[Node, ...], device: Device
     ) -> None:
-        """Keep the plan of a graph under its ``graph_key``: one whose constants are the graph's
-        own.
-        """
+        """Keep the plan of a graph under its ``graph_key``; its constants are the graph's own."""
         if self._cache is None or key is None:
             return
         constants, kernels = _constants(outputs), kept.plan.kernels()

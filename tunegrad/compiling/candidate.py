@@ -140,9 +140,7 @@ def kinds(payload: Payload) -> tuple[Kind, ...]:
 
 
 def inputs(payload: Payload, io: KernelIO, seed: int, kind: Kind = "ordinary") -> dict[str, Array]:
-    """Fresh inputs in each buffer's layout; padding is poison, and no integer that something is
-    divided by is zero.
-    """
+    """Fresh inputs in each buffer's layout; padding is poison, and no integer divisor is zero."""
     return draw_set(payload.kernel, io, seed, kind)
 
 
@@ -281,9 +279,7 @@ def _reference(values: Array, rounded: Rounded, indices: Array | None) -> Refere
 
 
 def _checked(r: Reference, offsets: Array, expected: Array) -> Reference:
-    """The reference with a fault where it is not what the interpreter says of elements
-    ``offsets``.
-    """
+    """The reference, with a fault where the interpreter differs at elements ``offsets``."""
     at = offsets if r.indices is None else np.searchsorted(r.indices, offsets)
     verdict = Bar.of(
         "f64" if r.values.dtype.kind == "f" else "i64", Reference(expected, r.terms)

@@ -193,9 +193,7 @@ def _load_inputs(raw: object, batch: int, place: str) -> tuple[InputSpec, ...]:
 
 
 def configs_dir() -> Path:
-    """The directory of the named model files: inside the installed package, or at the top of a
-    checkout.
-    """
+    """The directory of the named model files: in the installed package, or atop a checkout."""
     package = Path(__file__).parents[1]
     installed = package / "configs"
     return installed if installed.is_dir() else package.parent / "configs"

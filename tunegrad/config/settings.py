@@ -37,9 +37,7 @@ _UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 
 def parse_duration(value: str | int | float) -> float | None:
-    """Seconds of ``90``, ``30s``, ``5m``, ``1h30m``, ``2d`` or ``8w``; None for what is no positive
-    finite time.
-    """
+    """Seconds of ``90``, ``30s``, ``5m``, ``1h30m``, ``2d`` or ``8w``; None for anything else."""
     text = str(value).strip()
     if isinstance(value, bool) or not text:
         return None
@@ -135,9 +133,7 @@ def _path_of(store: object) -> Path:
 def check_names(
     given: Mapping[str, object], valid: Set[str] = TuneOptions.__optional_keys__
 ) -> None:
-    """Raise TypeError for a name that is not a valid setting, as Python does for an unknown
-    argument.
-    """
+    """Raise TypeError for a name that is no setting, as Python does for an unknown argument."""
     for name in given:
         if name not in valid:
             raise TypeError(
@@ -147,9 +143,7 @@ def check_names(
 
 
 def check_settings(settings: TuneSettings) -> None:
-    """Raise ConfigError for a number that is out of its range, or a setting without the one that it
-    belongs to.
-    """
+    """Raise ConfigError for a number out of its range, or a setting without its counterpart."""
     if settings.ray_kind is not None and settings.ray is None:
         raise ConfigError(
             f"ray_kind {settings.ray_kind!r} chooses among the machines of a cluster; say "
@@ -197,9 +191,7 @@ def _resolve_models(texts: Sequence[str]) -> tuple[ModelSpec, ...]:
 
 
 def _of_files(specs: Sequence[ModelSpec], name: str) -> Any:
-    """The value that the models' files set; None where all are silent. ConfigError where they
-    disagree.
-    """
+    """The value that the models' files set, None where all are silent; else ConfigError."""
     said = [(spec, value) for spec in specs if (value := getattr(spec.tune, name)) is not None]
     for spec, value in said[1:]:
         first, first_value = said[0]

@@ -45,9 +45,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def convert_table(cls: type[T], table: object, place: str) -> T:
-    """``table`` as an instance of the dataclass ``cls``; every key is known and has the declared
-    type.
-    """
+    """``table`` as an instance of the dataclass ``cls``: known keys, each of its declared type."""
     if not isinstance(table, dict):
         raise ConfigError(f"{place} = {table!r:.200} is not a table")
     hints = get_type_hints(cls)

@@ -113,9 +113,7 @@ class ModelOptions(TypedDict, total=False):
 
 
 class TuneOptions(ModelOptions, total=False):
-    """The settings of a session that a caller may give, as keyword arguments or as options of
-    ``tunegrad tune``.
-    """
+    """The settings of a session, as keyword arguments or as options of ``tunegrad tune``."""
 
     budget_s: str | float | None
     searcher: Searcher | None

@@ -108,9 +108,7 @@ class Loader:
         return {"epoch": self._epoch, "batch": self._batch, **self._identity()}
 
     def __iter__(self) -> Iterator[Any]:
-        """The batches of the next epoch. A loop that was left is over: the next one is the next
-        epoch.
-        """
+        """The batches of the next epoch, also after a loop that was left before its end."""
         if self._begun:
             self._epoch, self._batch = self._epoch + 1, 0
         self._begun = True

@@ -20,9 +20,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def permuted(places: NDArray[np.int64], count: int, seed: int, epoch: int) -> NDArray[np.int64]:
-    """The samples at these places of the order of an epoch: all of ``range(count)``, each at one
-    place.
-    """
+    """The samples at these places of an epoch's order: a permutation of ``range(count)``."""
     half = np.uint64(max(1, ((count - 1).bit_length() + 1) // 2))
     mask = np.uint64((1 << int(half)) - 1)
     keys = _keys(seed, epoch)

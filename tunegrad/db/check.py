@@ -1,6 +1,4 @@
-"""Checks of a store file, sound or damaged: its structure, the links between rows, and every row
-that can be read.
-"""
+"""Checks of a store file, sound or damaged: structure, links between rows, every readable row."""
 
 from __future__ import annotations
 
@@ -104,9 +102,7 @@ def scan(
 
 
 def _highest(connection: sqlite3.Connection, table: str) -> int:
-    """The largest id, from the tree's right edge; the largest possible one where that edge is
-    damaged.
-    """
+    """The largest id, from the tree's right edge; the largest possible where that is damaged."""
     try:
         (highest,) = connection.execute(f"SELECT MAX(rowid) FROM {table}").fetchone()
     except sqlite3.DatabaseError:
@@ -177,9 +173,7 @@ def verify_store(connection: sqlite3.Connection) -> list[Problem]:
 
 
 def faults_of_file(connection: sqlite3.Connection) -> Iterator[Problem]:
-    """Faults of the file's structure, and rows whose session is unknown: they are
-    readable, but of unknown origin.
-    """
+    """Faults of the file's structure, and rows of unknown sessions: readable, of unknown origin."""
     if damage := damage_of(connection):
         yield Problem("file", None, damage)
     for table in ("trials", "decisions", "latencies"):

@@ -66,9 +66,7 @@ _REMOTE_SOURCE = re.compile(r"//[^/]+/.*|(\[[0-9a-fA-F:]+\]|[\w.@-]+):/.*")
 
 
 class Mount(NamedTuple):
-    """A line of the system's mount table: where, what type of filesystem, and of what device or
-    server.
-    """
+    """A line of the system's mount table: where, type of filesystem, device or server."""
 
     point: str
     kind: str
@@ -87,9 +85,7 @@ def is_network(mount: Mount) -> bool:
 
 
 def filesystem_of(path: Path, mounts: Path = MOUNTS) -> Mount:
-    """The mount that holds a resolved path; one of empty texts where the system has no mount
-    table.
-    """
+    """The mount that holds a resolved path; empty texts where there is no mount table."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:

@@ -44,9 +44,7 @@ _Key = TypeVar("_Key")
 
 
 class Place(NamedTuple):
-    """The place in which figures compare and one trial wins: a kernel, a machine, a version of the
-    space.
-    """
+    """The place in which figures compare and one trial wins: kernel, machine, space version."""
 
     kernel_key: str
     fingerprint: Fingerprint
@@ -247,9 +245,7 @@ class Contents:
         )
 
     def with_sound_promotions(self) -> Contents:
-        """Without the promotions whose trial is not there, or is not a timed one; withdrawals of
-        none likewise.
-        """
+        """Without promotions and withdrawals whose trial is missing or not a timed one."""
         timed = {identity(t) for t in self.trials if t.measurement.ran}
         known = {identity(t) for t in self.trials} if self.withdrawals else set()
         return replace(
@@ -274,9 +270,7 @@ class Winner:
 
 
 def is_imported(row: Trial | Promotion | Withdrawn | Decision | Latency) -> bool:
-    """True for a row out of a file of another store, rather than from a measurement of this store's
-    owner.
-    """
+    """True for a row that was imported, not measured by this store's owner."""
     if isinstance(row, Decision | Latency):
         return row.imported
     if isinstance(row, Withdrawn):
@@ -328,9 +322,7 @@ def fastest(trials: Iterable[Trial]) -> dict[Place, Winner]:
 
 
 def decided(decisions: Iterable[Decision]) -> Decision | None:
-    """The decision in force about one question, of those given oldest first: own before imported,
-    then the last.
-    """
+    """The decision in force about one question, given oldest first: own before imported, last."""
     chosen = [d for d in decisions if d.chosen]
     return next((d for d in reversed(chosen) if not d.imported), chosen[-1] if chosen else None)
 

@@ -66,9 +66,7 @@ class WriterLock:
 
 
 def _acquire(store: Path, path: Path) -> int:
-    """A locked descriptor of the side file at ``path``; again, when its owner removed it while we
-    waited.
-    """
+    """A locked descriptor of the side file at ``path``; again, where it was removed meanwhile."""
     while True:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

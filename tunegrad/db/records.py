@@ -1,6 +1,4 @@
-"""Records that the store keeps beside trials, and those of its own state. Plain data, no
-behaviour.
-"""
+"""Records that the store keeps beside trials, and those of its own state. Plain data."""
 
 from __future__ import annotations
 
@@ -87,9 +85,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """A trial that shall never win again, as it was measured; which session said so, and what it
-    saw.
-    """
+    """A trial that shall never win again, as measured; which session said so, and what it saw."""
 
     trial: Trial
     reason: str

@@ -91,9 +91,7 @@ class RowFault(StoreError):
 
 
 def clean_text(text: str, limit: int | None = None) -> str:
-    """Text as valid UTF-8, lone surrogates as escapes, cut to ``limit`` characters, and saying
-    so.
-    """
+    """Text as valid UTF-8, lone surrogates as escapes, cut to ``limit`` characters, marked."""
     text = text.encode("utf-8", "backslashreplace").decode("utf-8")
     if limit is None or len(text) <= limit:
         return text
@@ -709,9 +707,7 @@ def load_fingerprint(fields: str) -> Fingerprint:
 
 
 def dump_policy(policy: Policy) -> str:
-    """The fields of a policy as JSON, without ``timeout_s``, which its text leaves out and each
-    trial carries.
-    """
+    """The fields of a policy as JSON, without ``timeout_s``, which each trial carries."""
     fields = asdict(policy)
     del fields["timeout_s"]
     return _dump(fields)

@@ -173,9 +173,7 @@ class Store:
         return number
 
     def together(self) -> AbstractContextManager[None]:
-        """Trials that are added in the block are committed at its end, at the cost of one commit;
-        or none of them.
-        """
+        """Commit the trials that the block adds at its end, all at once or none of them."""
         return self._db.together()
 
     def trials(
@@ -207,9 +205,7 @@ class Store:
         )
 
     def history(self, kernel_key: str, fingerprint: Fingerprint | None = None) -> list[Trial]:
-        """Every measurement of a kernel, as it was measured, oldest first; of one fingerprint where
-        given.
-        """
+        """Every measurement of a kernel as made, oldest first; of one fingerprint where given."""
         where, wanted = sql.conditions(
             sql.OF_TRIALS, kernel=kernel_key, fingerprint=_fields(fingerprint)
         )
@@ -228,9 +224,7 @@ class Store:
         return int(count)
 
     def kernels(self, fingerprint: Fingerprint | None = None) -> list[tuple[str, str]]:
-        """(key, text) of every kernel that has trials, by key; trials of one fingerprint where
-        given.
-        """
+        """(key, text) of every kernel with trials, by key; of one fingerprint where given."""
         where, wanted = sql.conditions(sql.OF_TRIALS, fingerprint=_fields(fingerprint))
         trials = f"SELECT 1 FROM trials t WHERE t.kernel = k.id AND {where}"
         rows = self._db.select(
@@ -239,9 +233,7 @@ class Store:
         return [(key, text) for key, text in rows if isinstance(text, str) and key_of(text) == key]
 
     def id_of(self, trial: Trial) -> int | None:
-        """The id of the row that this trial is: the same measured by the same session at the same
-        moment.
-        """
+        """The id of this trial's row: the same measured by the same session at the same moment."""
         when = "t.session = :session AND t.created_s = :created_s"
         named = _names_of(trial) | {"session": trial.session, "created_s": trial.created_s}
         for row in self._db.select(f"{sql.SELECT} WHERE {sql.SAME} AND {when}", named):
@@ -327,9 +319,7 @@ class Store:
         return bool(self._db.select("SELECT 1 FROM kernels WHERE key = ?", (kernel_key,)))
 
     def places(self, kernel_key: str) -> list[tuple[Fingerprint, int]]:
-        """Distinct (fingerprint, space version) pairs with an OK trial of this kernel, the newest
-        first.
-        """
+        """Distinct (fingerprint, space version) with an OK trial of this kernel, newest first."""
         found = []
         for row, fields, space_version in self._db.select(sql.PLACES, {"kernel": kernel_key}):
             try:
@@ -393,9 +383,7 @@ class Store:
         return int(cursor.lastrowid or 0)
 
     def withdrawals(self, kernel_key: str, fingerprint: Fingerprint) -> list[Withdrawal]:
-        """Every withdrawal of a kernel's trials on a machine, oldest first; the trials as they were
-        measured.
-        """
+        """Every withdrawal of a kernel's trials on a machine, oldest first, as measured."""
         found = []
         rows = self._db.select(sql.WITHDRAWALS, _wanted(kernel_key, fingerprint))
         for *columns, reason, session, created_s, row in rows:
@@ -456,9 +444,7 @@ class Store:
         here: Fingerprint | None = None,
         since_s: float | None = None,
     ) -> list[Latency]:
-        """Latencies of whole models, oldest first; of one model, on one machine, from a moment on
-        where given.
-        """
+        """Latencies of models, oldest first; of one model, on one machine, from a moment on."""
         where, wanted = sql.conditions(
             sql.OF_LATENCIES, model=model, fingerprint=_fields(here), since=since_s
         )

@@ -175,9 +175,7 @@ class BoundPlan(Protocol):
         """Run all, in order, and wait."""
 
     def time(self, samples: int, each: bool = False) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """(seconds of each of ``samples`` runs, mean seconds of each launch or () without
-        ``each``).
-        """
+        """(seconds of each of ``samples`` runs, mean seconds of each launch or ())."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,17 +241,13 @@ class Engine(Protocol):
         """Memory of this process for what a run gives back; kernels write to it where they can."""
 
     def borrow(self, array: NDArray[Any]) -> Memory | None:
-        """An array of this process as kernels can use it; None where they can not, as it lies
-        there.
-        """
+        """An array of this process as kernels can use it; None where they can not, as it lies."""
 
     def write(self, memory: Own, values: Array) -> None:
         """Copy an array to the start of memory, row-major whatever its strides."""
 
     def pack(self, pack: Pack, source: Array, memory: Own, rest: int = 0) -> None:
-        """Fill memory with a packed constant, made of its source, and then with the byte
-        ``rest``.
-        """
+        """Fill memory with a packed constant, made of its source, then with the byte ``rest``."""
 
     def fill(self, memory: Own, byte: int) -> None:
         """Set every byte."""

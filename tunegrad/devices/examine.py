@@ -66,9 +66,7 @@ _PACKED_PER_S = 20e6
 
 
 class Caller(Protocol):
-    """The part of a process that an examination needs, of the bench's and of the referee's: see
-    ``IsolatedWorker``.
-    """
+    """The part of ``IsolatedWorker`` that an examination needs, of the bench and the referee."""
 
     def call(
         self, function: Callable[..., Any], *arguments: object, limit_s: float, reply_type: Any
@@ -78,9 +76,7 @@ class Caller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Unprepared:
-    """A process has nothing for the kernel yet, or none any more; ``why`` says more of it, if there
-    is more.
-    """
+    """A process has nothing (any more) for the kernel; ``why`` may say more of it."""
 
     why: str = ""
 
@@ -235,9 +231,7 @@ class Examination:
         return Result(found, damaged=fault.damaged, unsteady=fault.unsteady)
 
     def _timed(self, best_s: float, facts: Measurement) -> tuple[Timed, Measurement]:
-        """Time it on the bench, in turns with what it is timed beside; and that as a
-        measurement.
-        """
+        """Time it on the bench, in turns with what stands beside it; that as a measurement."""
         began = time.monotonic()
         standing_s = 0.0 if self.beside is None else self.beside.seconds
         timed: Timed = self._ask(Bench.time, self.policy, best_s, standing_s, reply=Timed, index=0)
@@ -271,9 +265,7 @@ class Examination:
         )
 
     def _moved(self, fault: _Fault) -> _Fault:
-        """The second input set where the first one lay, and nothing poisoned: what keeps results is
-        wrong there.
-        """
+        """The second set where the first one lay, unpoisoned: what keeps results is wrong."""
         if fault.error or self.sets < 2:
             return fault
         ran = self._ask(Bench.moved, 1, reply=Ran, index=1)

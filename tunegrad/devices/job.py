@@ -76,9 +76,7 @@ class CompiledCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """A program that candidates of a kernel are timed in turns with: it is sound, and stands for
-    ``seconds``.
-    """
+    """A sound program that candidates are timed in turns with; it stands for ``seconds``."""
 
     compiled: CompiledCandidate
     seconds: float

@@ -283,9 +283,7 @@ class DeviceMeasurer:
         return self._peaks
 
     def protections(self) -> Protections:
-        """Protections that keep a candidate from harming anything outside its process, on this
-        machine.
-        """
+        """Protections that keep a candidate from harming what is outside its process here."""
         return self._bench.protections()
 
     def close(self) -> None:

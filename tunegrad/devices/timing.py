@@ -46,9 +46,7 @@ class Pairs:
 
     @property
     def value_s(self) -> float:
-        """Seconds of the candidate by the fastest turns: what is beside it took as long as it
-        stands for.
-        """
+        """Seconds of the candidate by the fastest turns, scaled by what is beside it."""
         slowness = (
             max(min(self.reference_s), _LEAST_S) / self.standing_s if self.reference_s else 1.0
         )
@@ -112,9 +110,7 @@ class _Turns:
     after: bool = False
 
     def take(self, count: int) -> None:
-        """So many more turns, in alternating order: what disturbs the cores may keep step with
-        turns.
-        """
+        """So many more turns, in alternating order: disturbances may keep step with turns."""
         for _ in range(count):
             if self.beside is not None and not self.after:
                 self.pairs.reference_s += (self.beside(self.inner[1]),)

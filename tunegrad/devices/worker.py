@@ -85,9 +85,7 @@ def compile_candidate(
     limits: Limits,
     known: frozenset[str],
 ) -> CompiledCandidate | Measured:
-    """Lower and compile one candidate; its failure comes back as a Measured, also where lowering
-    has a bug.
-    """
+    """Lower and compile one candidate; its failure, bugs of lowering too, is a Measured."""
     program, lower_s = "", 0.0
     facts: Properties = ()
     start = time.monotonic()

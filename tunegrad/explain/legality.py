@@ -76,9 +76,7 @@ class Legality:
     )
 
     def __call__(self, claim: Claim) -> Finding:
-        """The fault of a row's action text or choice, or the reason for which that can not be
-        told.
-        """
+        """The fault of a row's action text or choice, or why that can not be told."""
         if claim.kind == "schedule" and (fault := actions_fault(claim.actions)):
             return Finding(fault=fault)
         if claim.space_version != SPACE_VERSION:
@@ -115,9 +113,7 @@ class Legality:
         return Finding()
 
     def _target(self, machine: Fingerprint) -> Target | None:
-        """This machine's target with the threads that the fingerprint names; None when it is of
-        another machine.
-        """
+        """This machine's target with the fingerprint's threads; None when it is another machine."""
         if machine not in self.targets:
             here = device_of(machine, self.device)
             self.targets[machine] = here.target if here else None

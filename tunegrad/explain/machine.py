@@ -1,6 +1,4 @@
-"""Facts about this machine: its processor or GPU, the software that is installed, and its measured
-limits.
-"""
+"""Facts about this machine: its processor or GPU, the installed software, measured limits."""
 
 from __future__ import annotations
 

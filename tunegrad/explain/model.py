@@ -186,9 +186,7 @@ def _placed(
     store: Store | None,
     here: Fingerprint,
 ) -> tuple[ExplainRow, ...]:
-    """The rows with the layers that they come from, and those that were taken apart with their
-    neighbours.
-    """
+    """The rows with the layers of their origin, and those taken apart with their neighbours."""
     layers = layers_of(workload.plan)
     found = []
     for row, use in zip(rows, uses, strict=True):
@@ -269,9 +267,7 @@ def _bounded(row: ExplainRow, kernel: Kernel, roofline: Roofline) -> ExplainRow:
 def _taken_apart(
     row: ExplainRow, c: _Chosen, timer: ScheduleTimer, observe: Callable[[Event], None], alone: bool
 ) -> ExplainRow:
-    """The row with what its actions bought; where it is alone there is time to time every list
-    twice.
-    """
+    """The row with what its actions bought; alone, there is time to time every list twice."""
     if row.ms is None or not c.schedule.actions:
         return row
     if timer.left_s <= 0:
@@ -295,9 +291,7 @@ class _Chosen:
 def chosen(
     kernel: Kernel, device: Device, here: Fingerprint, store: Store | None
 ) -> tuple[Choice, Schedule, LoopTree, int | None]:
-    """The stored winner if it is legal here, else the default; its loop tree, and the operations
-    that it executes.
-    """
+    """The stored winner if legal here, else the default; its loop tree and its operations."""
     for choice in choices(kernel, device, here, store, "default", process_compiler()):
         try:
             schedule = Schedule.parse(choice.actions)
@@ -373,9 +367,7 @@ def _median_ms(samples_s: Sequence[float]) -> float | None:
 
 
 def _registers(tree: LoopTree) -> str:
-    """The register tile, as ``a1:6 x b1:16v``; "" where nothing is kept in registers but one
-    value.
-    """
+    """The register tile, as ``a1:6 x b1:16v``; "" where registers keep just one value."""
     loops = [x for x in tree.loops if x.kind in (LoopKind.UPCAST, LoopKind.VECTOR, LoopKind.GROUP)]
     lanes = (LoopKind.VECTOR, LoopKind.GROUP)
     return " x ".join(f"{x.name}:{x.extent}{'v' if x.kind in lanes else ''}" for x in loops)
@@ -397,9 +389,7 @@ def variant_rows(
     here: Fingerprint,
     picks: dict[str, str],
 ) -> tuple[VariantRow, ...]:
-    """Variants that were considered for every kernel that can run in several ways, from the store's
-    rows.
-    """
+    """Variants considered for every kernel that has several, from the store's rows."""
     rows = []
     for use in direct.kernels:
         names = allowed(use.kernel, settings.numerics, roofline.target)

@@ -181,9 +181,7 @@ def form_of_kernel(
 def trace_of_kernel(
     settings: TuneSettings, kernel: str, with_store: bool, made: Workload | None
 ) -> TraceReport:
-    """Trace the changes that every action and pass make to the kernel that ``kernel`` names. As
-    above.
-    """
+    """Trace the changes that every action and pass make to a kernel. As above."""
     one, trace = _one(settings, kernel, with_store, made), Trace()
     build(one.use.kernel, one.schedule, one.device, trace.passed, trace.acted)
     return TraceReport(
@@ -266,9 +264,7 @@ def code_of(text: str, actions: str, machine: tuple[tuple[str, str], ...]) -> tu
 
 
 def _graph(one: _One) -> str:
-    """The operations that the kernel computes, on what it reads; of a part of a variant those of
-    the direct kernel.
-    """
+    """The operations of a kernel on what it reads; of a variant's part, the direct kernel's."""
     origin = next(x.origin for x in one.plan.launches if x.kernel.key == one.use.key)
     places = [i for i, x in enumerate(one.direct.launches) if x.kernel.key == one.use.key]
     places += [i for i, x in enumerate(one.direct.launches) if x.origin == origin]

@@ -224,9 +224,7 @@ class Model:
     def weights(
         self, source: Weights | str | Path | None = None, seed: int = 0
     ) -> dict[str, Array]:
-        """Its weights from a dict or ``.safetensors`` file; without any, its own, or drawn from the
-        seed.
-        """
+        """Its weights from a dict or ``.safetensors`` file; else its own, or drawn from a seed."""
         if source is None and self.own is not None:
             return dict(self.own)
         return load_weights(self.parameters, source, seed, self.name)

@@ -291,9 +291,7 @@ class Tensor(Handle):
         return self.detach().cast(self.dtype.compute).numpy().tolist()
 
     def realize(self) -> Tensor:
-        """Itself, computed now, with all that it is a view of: it is made of its values from now
-        on.
-        """
+        """Itself, computed now with all that it is a view of: from now on it is its values."""
         root = cast("Tensor", root_of(self))
         if root._known() is None:
             computed(root, root.numpy())

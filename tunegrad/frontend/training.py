@@ -299,9 +299,7 @@ class Training:
     def _drawn(
         self, name: str, t: Tensor, state: Mapping[str, Tensor], members: Sequence[str] = ()
     ) -> InputSpec:
-        """The input of a state, or of several in a row; numbers that are drawn for it are such as
-        occur.
-        """
+        """The input of a state, or of several in a row; drawn numbers are such as occur."""
         if members:
             parts = tuple(self._drawn(n, state[n], state) for n in members)
             return InputSpec(name, t.shape, t.dtype, parts=parts)

@@ -44,9 +44,7 @@ class Choice:
 
     @property
     def passes_over(self) -> bool:
-        """True if the store has a winner that can not be used here, which is logged when it is
-        looked up.
-        """
+        """True if the store has a winner that can not be used here; the lookup logs it."""
         return any(d.startswith(_PASSED_OVER) for d in self.differs)
 
 
@@ -173,9 +171,7 @@ def engine_of(device: Device) -> Engine:
 
 
 def process_compiler() -> Compiler:
-    """The compiler of this process, with the user's cache of images: all models share what it
-    lowered and loaded.
-    """
+    """The compiler of this process: all models share what it lowered, loaded and cached on disk."""
     return _compiler_at(cache_dir() / "objects")
 
 

@@ -298,9 +298,7 @@ class LoadedModel:
         save_model(Path(path), saved, engine.device)
 
     def report(self) -> tuple[LookupRow, ...]:
-        """A row per distinct kernel: hit, near or miss and which field differed, the actions, how
-        often it is used.
-        """
+        """A row per distinct kernel: hit, near or miss by which field, the actions, its uses."""
         from tunegrad.reports import LookupRow
 
         uses = {key: count for key, (_, count) in self._plan.kernels().items()}

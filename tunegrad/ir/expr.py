@@ -333,16 +333,12 @@ def substituting(env: Mapping[str, Index]) -> Callable[[Expr], Expr]:
 
 
 def rebuild(x: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
-    """``x`` with every leaf replaced by ``leaf(it)``; shared nodes stay shared, unchanged ones stay
-    the same object.
-    """
+    """``x`` with every leaf replaced by ``leaf(it)``; sharing and unchanged objects stay."""
     return rebuilder(leaf)(x)
 
 
 def rebuilder(leaf: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
-    """``rebuild`` for several expressions that share nodes, which stay shared between the results
-    too.
-    """
+    """``rebuild`` for several expressions: nodes that they share stay shared in the results."""
     memo: dict[int, tuple[Expr, Expr]] = {}
 
     def visit(node: Expr) -> Expr:
@@ -377,9 +373,7 @@ _BITS = frozenset((Op.NOT, Op.AND, Op.OR, Op.XOR))
 
 
 def result_type(op: Op, args: Sequence[DType]) -> DType | None:
-    """The dtype of ``op`` on arguments of these dtypes; None where the operation is not defined on
-    them.
-    """
+    """The dtype of ``op`` on arguments of these dtypes; None where it is not defined on them."""
     if len(args) != op.arity:
         return None
     if op is Op.WHERE:
@@ -411,9 +405,7 @@ def result_type(op: Op, args: Sequence[DType]) -> DType | None:
 
 
 def fold_takes(op: Op, dtype: DType) -> bool:
-    """True if a reduction can fold values of ``dtype`` with ``op``: bool has max (any) and min
-    (all) only.
-    """
+    """True if reductions fold values of ``dtype`` with ``op``: bool by max (any), min (all)."""
     if op not in (Op.ADD, Op.MUL, Op.MAX, Op.MIN):
         return False
     return not dtype.is_bool or op in (Op.MAX, Op.MIN)

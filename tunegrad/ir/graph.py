@@ -222,9 +222,7 @@ _MOST_ELEMENTS = 1 << 60
 
 
 class Node:
-    """One interned operation: ``op``, its sources, its argument, and the inferred ``shape`` and
-    ``dtype``.
-    """
+    """One interned operation: ``op``, sources, argument, and inferred ``shape`` and ``dtype``."""
 
     __slots__ = ("__weakref__", "_hash", "arg", "dtype", "op", "shape", "srcs")
 
@@ -267,9 +265,7 @@ class Node:
 def _rebuilt(
     rows: tuple[tuple[GraphOp, tuple[int, ...], Arg, tuple[int, ...], DType], ...],
 ) -> Node:
-    """The last node of a list of (op, places of the sources in the list, argument, shape,
-    dtype).
-    """
+    """The last node of a list of (op, places of sources in the list, argument, shape, dtype)."""
     nodes: list[Node] = []
     for op, srcs, arg, shape, dtype in rows:
         nodes.append(Node(op, tuple(nodes[i] for i in srcs), arg, shape, dtype))
@@ -374,9 +370,7 @@ def narrows(n: Node) -> bool:
 
 
 def reduce(op: Op, x: Node, axes: tuple[int, ...], dtype: DType | None = None) -> Node:
-    """``x`` folded over ``axes`` (kept with extent 1), accumulated in ``dtype`` (default:
-    ``x``'s).
-    """
+    """``x`` folded over ``axes`` (kept with extent 1), summed in ``dtype`` (default: its own)."""
     if op not in (Op.ADD, Op.MUL, Op.MAX, Op.MIN):
         raise ShapeError(f"reduce: {op} is not one of add, mul, max, min")
     axes = tuple(sorted(set(axes)))

@@ -200,9 +200,7 @@ class Index:
     __slots__ = ("_bounds", "_hash", "_key", "_names", "const", "terms")
 
     def __init__(self, terms: tuple[tuple[Atom, int], ...], const: int) -> None:
-        """``terms`` must be sorted by atom key, without duplicates or zero coefficients: use the
-        operators.
-        """
+        """``terms`` are sorted by atom key, no duplicates or zero coefficients: use operators."""
         self.terms, self.const = terms, const
         self._bounds: tuple[int, int] | None = None
         self._hash: int | None = None
@@ -348,9 +346,7 @@ class Index:
         return self._names
 
     def coefficient(self, name: str) -> int | None:
-        """Growth of the sum when variable ``name`` grows by one; None when that is not one
-        constant.
-        """
+        """Growth of the sum when variable ``name`` grows by one; None if that is no constant."""
         result = 0
         for atom, c in self.terms:
             if type(atom) is Var:
@@ -434,16 +430,12 @@ class Index:
 
 
 def var(name: str, extent: int) -> Index:
-    """The variable ``name`` with ``0 <= value < extent`` as an Index; the constant 0 when it has
-    one value.
-    """
+    """The variable ``name``, ``0 <= value < extent``, as an Index; 0 when it has one value."""
     return Index(((Var(name, 0, extent - 1), 1),), 0) if extent > 1 else Index((), 0)
 
 
 def element(buffer: str, at: Index, size: int, extent: int) -> Index:
-    """``buffer[at]``, of ``size`` elements, as an index below ``extent``; the constant 0 where
-    there is one value.
-    """
+    """``buffer[at]``, of ``size`` elements, as an index below ``extent``; 0 if that is 1."""
     return Index(((Element(buffer, at, size, extent), 1),), 0) if extent > 1 else Index((), 0)
 
 
@@ -613,9 +605,7 @@ class Range:
 
 
 def _plain(r: Range) -> Range:
-    """lo <= a//d + c < hi -> d*(lo-c) <= a < d*(hi-c);  the constant moves into the limits; -a < hi
-    flips
-    """
+    """lo <= a//d + c < hi -> d*(lo-c) <= a < d*(hi-c);  the constant moves out; -a < hi flips"""
     index, lo, hi = r.index, r.lo - r.index.const, r.hi - r.index.const
     terms = index.terms
     if len(terms) == 1:

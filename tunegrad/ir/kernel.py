@@ -80,9 +80,7 @@ __all__ = [
 
 
 def key_of(text: str) -> str:
-    """32 hex digits of the SHA-256 of a canonical text; of any text, one of a damaged file
-    included.
-    """
+    """32 hex digits of the SHA-256 of a canonical text; of any text, also a damaged file's."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
@@ -352,9 +350,7 @@ class Kernel:
         return made
 
     def named(self, name: str, origin: tuple[str, ...], fixed: str = "") -> Kernel:
-        """The same kernel by another name, of other operations, its schedule free to choose, or
-        ``fixed``.
-        """
+        """The kernel by another name, of other operations, its schedule free, or ``fixed``."""
         made = replace(self, name=name, origin=origin, fixed=fixed)
         object.__setattr__(made, "_canonical", self._canonical)
         if fixed == self.fixed:
@@ -409,9 +405,7 @@ class Kernel:
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of one run: arithmetic counts 1, FMA 2, DOT2 3, every fold step
-        1.
-        """
+        """Floating-point operations of a run: arithmetic counts 1, FMA 2, DOT2 3, a fold step 1."""
         if self._flops < 0:
             object.__setattr__(self, "_flops", self._count())  # once: every schedule's facts ask
         return self._flops
@@ -538,9 +532,7 @@ def _zero_without(x: Expr) -> tuple[Range, ...]:
 
 
 def axis_name(i: int, kind: str = "") -> str:
-    """The canonical name of a kernel's ``i``-th shared axis; of kind ``r``, reduce axis; ``s``,
-    axis of a store.
-    """
+    """The canonical name of a kernel's ``i``-th shared axis; ``r`` for reduce, ``s`` for store."""
     return f"{kind}{'abcdefghijklmnopq'[i % 17]}{i // 17 or ''}"
 
 

@@ -56,9 +56,7 @@ class Layout:
 
     @staticmethod
     def permuted(shape: Sequence[int], order: Sequence[int]) -> Layout:
-        """Dimensions stored in ``order``, the last one contiguous; (0, 2, 3, 1) is
-        channels-last.
-        """
+        """Dimensions stored in ``order``, the last contiguous; (0, 2, 3, 1) is channels-last."""
         return Layout(tuple(shape), tuple(Part(d, 1, shape[d]) for d in order))
 
     @property
@@ -104,18 +102,14 @@ class Layout:
         return total
 
     def digit(self, index: Sequence[Index], part: Part) -> Index:
-        """The coordinate of one part; below 0 or above its extent where the index is outside the
-        shape.
-        """
+        """The coordinate of one part; below 0 or past its extent for an index out of the shape."""
         digit = index[part.dim]
         if part.step > 1:
             digit = digit // part.step
         return digit % part.extent if part.step * part.extent < self.shape[part.dim] else digit
 
     def pack(self, array: NDArray[np.generic]) -> NDArray[np.generic]:
-        """A flat array of ``size`` elements holding ``array`` (of ``shape``) in this layout,
-        padding zeroed.
-        """
+        """A flat array of ``size`` elements holding ``array`` in this layout, padding zeroed."""
         if array.shape != self.shape:
             raise InternalError(
                 f"layout of shape {self.shape} can not pack an array of shape {array.shape}"
@@ -175,9 +169,7 @@ class Pack:
         return prod(self.extents)
 
     def view(self, source: NDArray[np.generic]) -> NDArray[np.generic] | None:
-        """The packed array, of shape ``extents``, as a view of the flat ``source`` buffer; None
-        where it is none.
-        """
+        """The packed array, of shape ``extents``, as a view of the flat ``source``, or None."""
         steps = self._steps()
         if steps is None or not self.valid.always:
             return None

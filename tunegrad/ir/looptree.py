@@ -499,9 +499,7 @@ class LoopTree:
         return tuple([x for x in self.loops if x.stage < 0 and x.kind.is_register])
 
     def own(self, stage: int) -> tuple[Loop, ...]:
-        """The loops of one stage inside the region: serial ones, then register ones, each in list
-        order.
-        """
+        """The loops of a stage inside the region: serial, then register ones, in list order."""
         begin = self.region
         mine = [x for x in self.loops[begin:] if x.stage == stage and not x.kind.is_register]
         if self.target.max_local:  # work-items begin with the stage
@@ -542,9 +540,7 @@ class LoopTree:
         return None
 
     def inside(self, at: str) -> tuple[Loop, ...]:
-        """The loops that run inside loop ``at``: those after it, and all register loops; "" and
-        "load" mean all.
-        """
+        """The loops inside loop ``at``: those after it, and register loops; "" and "load": all."""
         if at in ("", "load"):
             return self.loops
         begin = self.position(at)
@@ -568,9 +564,7 @@ def _is_around(loop: Loop) -> bool:
 
 
 def loop_tree(kernel: Kernel, target: Target) -> LoopTree:
-    """The unscheduled nest: every axis one serial loop, shared axes first, then each stage's
-    own.
-    """
+    """The unscheduled nest: every axis a serial loop, shared axes first, then each stage's."""
     loops = [Loop(a.name, a.extent, (a.name,), -1, False) for a in kernel.axes]
     for i, s in enumerate(kernel.stages):
         folds = s.folds if isinstance(s, Reduce) else ()

@@ -103,9 +103,7 @@ def parse_kernel(text: str) -> Kernel:
 
 
 def read_back(text: str) -> Kernel | None:
-    """The kernel of a stored text; None where it is none to this version: of another one, or a
-    stranger's.
-    """
+    """The kernel of a stored text; None where this version can not read it."""
     try:
         return parse_kernel(text)
     except KernelTextError:
@@ -465,9 +463,7 @@ def _number(shown: str, dtype: DType) -> float | int:
 def _extent(
     dim: int, stated: int | None, shape: tuple[int, ...], parts: list[tuple[int, int, int | None]]
 ) -> int:
-    """The extent of a part; where the text leaves it out, what the next part of the dimension steps
-    by, if any.
-    """
+    """The extent of a part; without one in the text, the step of the dimension's next part."""
     if stated is not None:
         return stated
     return min((step for d, step, _ in parts if d == dim and step > 1), default=shape[dim])

@@ -140,9 +140,7 @@ def expand_pipelines(program: Program) -> Program:
 
 
 def _place(a: p.Alloc) -> int:
-    """Elements of one place: the next begins where the widest vector may, or a swizzled row of all
-    banks.
-    """
+    """Elements of one place, up to where the widest vector, or a swizzled row, may begin."""
     nbytes = max(_BANKS_BYTES, a.swizzled) if a.swizzled else _ALIGNED_BYTES
     least = max(1, nbytes // a.dtype.itemsize)
     return -(-a.size // least) * least

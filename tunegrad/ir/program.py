@@ -237,9 +237,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """``id`` = whether ``valid`` holds (per lane when it depends on ``lane``); a bool of ``lanes``
-    lanes.
-    """
+    """``id`` = whether ``valid`` holds (per lane if it depends on ``lane``); ``lanes`` bools."""
 
     id: int
     valid: Valid
@@ -509,9 +507,7 @@ def walk(body: tuple[Instr, ...]) -> Iterator[Instr]:
 
 
 def mapped(i: Instr, block: Callable[[tuple[Instr, ...]], tuple[Instr, ...]]) -> Instr:
-    """An instruction with what ``block`` makes of each block that it holds; one that holds none is
-    the same object.
-    """
+    """An instruction with each block it holds mapped by ``block``; without one, the same object."""
     if isinstance(i, For):
         return replace(i, body=block(i.body))
     if isinstance(i, If):
@@ -659,9 +655,7 @@ def _masked(mask: int | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """``threads`` is the CPU team's size, or the number of work-groups; ``local`` the work-items of
-    a group.
-    """
+    """``threads``: the CPU team's size, or work-groups; ``local``: work-items of a group."""
 
     name: str
     params: tuple[Buffer, ...]
@@ -683,9 +677,7 @@ class Program:
 
     @property
     def hash(self) -> str:
-        """32 hex digits that identify the program; equal programs are compiled and measured
-        once.
-        """
+        """32 hex digits that identify the program; equal ones are compiled and measured once."""
         return key_of(self.text)
 
     def __str__(self) -> str:
@@ -849,9 +841,7 @@ def carried_registers(program: Program) -> int:
 
 
 def _carried(body: tuple[Instr, ...]) -> list[frozenset[str]]:
-    """For every serial loop, the variables that are declared outside of it and read and written
-    inside.
-    """
+    """For every serial loop, the variables declared outside, and read and written inside."""
     found: list[frozenset[str]] = []
     for i in body:
         if isinstance(i, If):

@@ -112,9 +112,7 @@ def roundings(k: Kernel, drawn: Mapping[str, Drawn | None]) -> dict[str, Rounded
 
 @memoized(64)
 def _roundings(k: Kernel, drawn: tuple[tuple[str, Drawn | None], ...]) -> dict[str, Rounded]:
-    """Kept: the sets of a kernel differ in what was drawn, and it is asked before they are drawn as
-    well.
-    """
+    """Kept: the sets of a kernel differ in what was drawn; it is asked before drawing as well."""
     walk = _Walk(k, dict(drawn))
     found: dict[str, Rounded] = {}
     for s in k.stages:
@@ -176,9 +174,7 @@ class _Walk:
         return drawn is not None and drawn.balanced
 
     def _once(self, x: Load, r: Reduce) -> bool:
-        """True if no two points of the reduce axes read one element: its strides are those of a
-        mixed radix.
-        """
+        """True if no two points of the reduce axes read one element: strides of a mixed radix."""
         offset = self.kernel.param(x.param).layout.offset(x.index)
         extents = {a.name: a.extent for a in r.folds if a.extent > 1}
         strides: dict[str, int] = {}

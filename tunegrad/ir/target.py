@@ -284,9 +284,7 @@ class Target:
 
     @property
     def multiplies_bytes(self) -> bool:
-        """True if sums of products of unsigned bytes by signed ones are faster than those of
-        floats.
-        """
+        """True if sums of products of unsigned by signed bytes are faster than those of floats."""
         return self.vnni or self.multiplies_any_bytes
 
     @property
@@ -312,9 +310,7 @@ class Target:
 
     @property
     def cached_bytes(self) -> int:
-        """Bytes of a kernel's data that the caches can be expected to hold: the share of the last
-        one.
-        """
+        """Bytes of a kernel's data that caches can be expected to hold: a share of the last one."""
         return min(self.l3_bytes, self.l3_share_bytes)
 
     @property

@@ -13,9 +13,7 @@ from .mlp import positive
 
 
 class EncoderLayer(Module):
-    """Self-attention and a feed-forward network, each with a residual and a norm: (N, S, hidden) to
-    the same.
-    """
+    """Self-attention and feed-forward, each with a residual and a norm; (N, S, hidden) to same."""
 
     def __init__(self, hidden: int, heads: int, ffn: int) -> None:
         self.heads = heads

@@ -1,6 +1,4 @@
-"""A multi-layer perceptron: linear layers with relu between them; and the rule that every builder's
-sizes follow.
-"""
+"""A multi-layer perceptron, linear layers with relu between; the rule of every builder's sizes."""
 
 from __future__ import annotations
 

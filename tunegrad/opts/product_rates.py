@@ -28,7 +28,5 @@ def product_rate(kernel: Kernel, target: Target) -> str:
 
 
 def kernel_flops_per_s(kernel: Kernel, target: Target, cores: int | None = None) -> float:
-    """Operations of a kernel that so many cores do in a second by the target's rates; all by
-    default.
-    """
+    """Operations of a kernel that so many cores (default: all) do in a second, by the target."""
     return target.flops_per_s(cores) * target.rates.speedup(product_rate(kernel, target))

@@ -55,9 +55,7 @@ class DefaultChooser:
 
 
 class TraceChooser:
-    """Takes the recorded choice where the question occurs with that many options, else the
-    fallback's.
-    """
+    """Takes the recorded choice where the question has that many options, else the fallback's."""
 
     def __init__(self, choices: Mapping[str, int], fallback: Chooser | None = None) -> None:
         self.choices = dict(choices)
@@ -94,9 +92,7 @@ class Recorder:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """An action list, and the decisions it came from (none when it was written or extended by
-    hand).
-    """
+    """An action list, and its decisions (none when it was written or extended by hand)."""
 
     actions: tuple[Action, ...]
     trace: tuple[SpaceDecision, ...] = ()
@@ -126,9 +122,7 @@ class Space:
         self.kernel, self.target = kernel, target
 
     def sample(self, chooser: Chooser) -> Schedule:
-        """The schedule that a chooser's answers give; IllegalAction when those answers do not go
-        together.
-        """
+        """The schedule of a chooser's answers; IllegalAction when they do not go together."""
         from .sketches import sketch  # they ask a Recorder
 
         recorder = Recorder(chooser)
@@ -164,9 +158,7 @@ class Space:
         return tree
 
     def lower(self, schedule: Schedule) -> Program:
-        """The program of a schedule; IllegalAction when one is not legal, or a race can not be
-        ruled out.
-        """
+        """The program of a schedule; IllegalAction if not legal, or a race is not ruled out."""
         program: Program = self._run((LOOPS, SCHEDULE, LOWER, RACES), schedule)
         return program
 

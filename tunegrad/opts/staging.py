@@ -421,9 +421,7 @@ ROW = ".row"
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The values of one reduce stage in scratch; ``extents`` are of its own axes, padded up to what
-    loops cover.
-    """
+    """The values of one reduce stage in scratch; ``extents`` are of its axes, padded for loops."""
 
     stage: int
     buffer: str
@@ -459,9 +457,7 @@ class RowScratch:
 
 
 def row_scratch(tree: LoopTree, name: str) -> RowScratch:
-    """The scratch that holds the row of that reduction. IllegalAction where it is larger than
-    scratch may be.
-    """
+    """The scratch of that reduction's row. IllegalAction where it is larger than allowed."""
     made = next(r for r in tree.kernel.reduces if r.name == name)
     extents = tuple(tree.nominal(a.name) for a in made.row)
     size = prod(extents) * prod(x.extent for x in _beside(tree))
@@ -497,9 +493,7 @@ def _beside(tree: LoopTree) -> list[Loop]:
 
 
 def readers_of(kernel: Kernel, stage: int) -> dict[int, list[Expr]]:
-    """By later stage, the nodes that compute what reduce ``stage`` folds, at the same place of
-    their own axes.
-    """
+    """By later stage, the nodes that compute what reduce ``stage`` folds at its own place."""
     made = kernel.stages[stage]
     if not isinstance(made, Reduce) or made.rows or not isinstance(made.expr, Apply):
         return {}
@@ -662,9 +656,7 @@ def row_stride(width: int) -> int:
 
 
 def staged_epilogue(tree: LoopTree, param: str) -> StagedEpilogue:
-    """Plan the way of sums to the stage that stores ``param``. Raises IllegalAction where there is
-    none.
-    """
+    """Plan the way of sums to the stage that stores ``param``; IllegalAction if none."""
     where = f"epilogue(param={param})"
     if tree.matrix is None:
         raise IllegalAction(f"{where}: no matrix unit makes the sums of {tree.kernel.name}")
@@ -701,9 +693,7 @@ def _is_item(x: Loop) -> bool:
 
 
 def _columns(loops: list[Loop], offset: Index) -> tuple[Loop, ...]:
-    """The loops of one axis that are neighbours in the output, from the one that steps by an
-    element on.
-    """
+    """The loops of an axis that are neighbours in the output, finest first."""
     found: list[Loop] = []
     step = 1
     while True:

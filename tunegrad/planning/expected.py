@@ -370,9 +370,7 @@ def pick_variants(
 
 
 def expected_plan_s(plan: LaunchPlan, target: Target, numerics: Numerics) -> float:
-    """Seconds that a model of the machine expects a plan to take, each kernel as its expected
-    variant.
-    """
+    """Seconds that a model of the machine expects of a plan, each kernel as its best variant."""
     return sum(
         uses * expected_s(kernel, target, numerics) for kernel, uses in plan.kernels().values()
     )
@@ -396,9 +394,7 @@ def expected_s(kernel: Kernel, target: Target, numerics: Numerics) -> float:
 
 
 def stored_s(edge: Edge, target: Target) -> float:
-    """Seconds that writing and reading what an edge stores takes at the least; 0 where it stores
-    nothing.
-    """
+    """Seconds that writing and reading what an edge stores takes at least; 0 without a store."""
     return 2 * edge.stored_bytes / target.rates.cache_bytes_per_s
 
 

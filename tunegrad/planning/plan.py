@@ -202,9 +202,7 @@ def image_forms(target: Target) -> tuple[Images, ...]:
 
 
 def images_text(fusion: Fusion) -> str:
-    """Key text of a stored decision about images: the launches of the rules' plan, its images
-    channels-last.
-    """
+    """Key text of a stored decision about images: the rules' launches, channels-last."""
     numbers: dict[int, int] = {}
     lines = ["images"]
     for launch in fusion.storing(LAST).schedule().launches:
@@ -219,9 +217,7 @@ def images_key(fusion: Fusion) -> str:
 
 
 def stored_images(fusion: Fusion, here: Fingerprint, store: Store | None) -> Images:
-    """The form that the store has decided on for the images of a graph, as the rules cut it; else
-    channels-last.
-    """
+    """The form of a graph's images that the store has decided on; else channels-last."""
     if store is None or not fusion.has_images:
         return LAST
     found = store.decision("images", images_key(fusion), here, SPACE_VERSION)

@@ -136,9 +136,7 @@ class Bisection:
             self._alert(lo, hi, _slower(proof, *self._pair(lo, hi)))
 
     def _halve(self, lo: int, hi: int, row: str) -> tuple[int, int]:
-        """Neighbours, of those that run and have the series, between which most of the slowdown
-        lies.
-        """
+        """Neighbours that run and have the series, with most of the slowdown between them."""
         without: list[int] = []
         while (mid := self._middle(lo, hi, without)) is not None:
             try:

@@ -127,9 +127,7 @@ def split_series(series: str) -> tuple[str, str]:
 
 
 def sweeps_of(sessions: Iterable[Session]) -> tuple[dict[str, str], list[Blessed], set[str]]:
-    """Of a store's sessions: the sweep of each that belongs to one, what was blessed, and which
-    sweeps are whole.
-    """
+    """Of a store's sessions: each one's sweep, what was blessed, and which sweeps are whole."""
     parts, blessed, done = dict[str, str](), list[Blessed](), set[str]()
     for session in sessions:
         if session.command not in (SWEEP, DONE, BLESS):
@@ -164,9 +162,7 @@ def failures_of(sessions: Iterable[Session], sweep: str) -> dict[tuple[str, str]
 
 
 def ago(name: str) -> int | None:
-    """The place that ``last`` (0) or ``last~3`` names, counted from the newest; None for any other
-    name.
-    """
+    """The place of ``last`` (0) or ``last~3``, from the newest; None for any other name."""
     back = name.removeprefix("last").removeprefix("~") or "0"
     return int(back) if name.startswith("last") and back.isdecimal() else None
 
@@ -245,9 +241,7 @@ def _fields(rows: Sequence[Latency]) -> dict[str, set[str]]:
 
 
 def _clocks(rows: Sequence[Latency]) -> dict[str, set[float]]:
-    """Clocks by name: ``clock_mhz`` of the processors, ``sm_mhz`` of a GPU, and what else a device
-    says in MHz.
-    """
+    """Clocks by name: ``clock_mhz`` of processors, ``sm_mhz`` of a GPU, other MHz of a device."""
     found: dict[str, set[float]] = {}
     for row in rows:
         for name, value in row.state:

@@ -182,9 +182,7 @@ class CompareReport:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A series of which one commit takes ``ratio`` times as long as another; at 95 % within
-    ``interval``.
-    """
+    """A series that takes ``ratio`` times as long at a commit; at 95 % within ``interval``."""
 
     series: str
     ratio: float

@@ -170,9 +170,7 @@ Quiet = Literal["warn", "require"]
 
 @dataclass(frozen=True, slots=True)
 class SweepSettings:
-    """A sweep, resolved. ``threads``: None for the processors that this process may use;
-    ``folder`` is its file's.
-    """
+    """A sweep, resolved. ``threads``: None for all processors; ``folder`` is its file's."""
 
     models: tuple[str, ...]
     devices: tuple[str, ...] = (DEFAULT_DEVICE,)

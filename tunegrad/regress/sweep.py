@@ -59,9 +59,7 @@ _PEERS = (("schedule", "peer"),)
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """The result of a sweep: its id, what failed, before an interruption too, and whether it was
-    interrupted.
-    """
+    """The result of a sweep: its id, what failed, and True if it was interrupted."""
 
     sweep: str
     failed: tuple[Failed, ...]

@@ -308,9 +308,7 @@ def _levels(blessed: Sequence[Blessed], nights: Sequence[Night]) -> dict[_Key, l
 
 
 def _common(given: Sequence[Values], nights: int) -> Values:
-    """The common part of each night: the median over series of their distances from their own
-    medians.
-    """
+    """The common part of each night: the median of series' distances from their medians."""
     if not given:
         return np.zeros(nights)
     table = np.stack(given)

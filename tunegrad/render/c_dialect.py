@@ -1,6 +1,4 @@
-"""Differences between the languages of the C family: words, types, vectors, and the declaration and
-use of memory.
-"""
+"""Differences between the languages of the C family: words, types, vectors, use of memory."""
 
 from __future__ import annotations
 

@@ -53,9 +53,7 @@ _LIMIT = 1 << 31
 
 
 def fits_32_bits(program: Program) -> bool:
-    """True if every buffer has less than 2**31 elements and no part of an index can leave 32
-    bits.
-    """
+    """True if buffers have below 2**31 elements and no part of an index leaves 32 bits."""
     sizes = (
         [b.size for b in program.params]
         + [a.size for a in program.allocs]
@@ -85,9 +83,7 @@ class _Names(Protocol):
 
 
 class IndexPrinter:
-    """Prints indices over C variables; ``used`` collects the helper functions that the text
-    calls.
-    """
+    """Prints indices over C variables; ``used`` collects the helpers that the text calls."""
 
     __slots__ = ("_buffers", "_dtypes", "_suffix", "_truth", "names", "used")
 
@@ -99,9 +95,7 @@ class IndexPrinter:
         dtypes: Mapping[str, DType],
         truth: tuple[str, str],
     ) -> None:
-        """``buffers`` gives a buffer's C name, ``dtypes`` what it holds; ``truth`` are the words
-        for false and true.
-        """
+        """``buffers``: a buffer's C name; ``dtypes``: its type; ``truth``: words of false, true."""
         self._truth = truth
         self._buffers, self._dtypes = buffers, dtypes
         self.names: dict[str, str] = {}
@@ -376,9 +370,7 @@ them, keep all places, which loops around do not change, in registers, and spill
 
 
 def arguments(program: Program) -> tuple[Buffer | Pack | Alloc, ...]:
-    """The kernel's arguments, in order: parameters, packs that are no parameters, scratch that
-    groups share.
-    """
+    """The kernel's arguments in order: parameters, packs, scratch that groups share."""
     names = {b.name for b in program.params}
     packs = tuple(k for k in program.packs if k.name not in names)
     return (*program.params, *packs, *(a for a in program.allocs if a.space == "team"))
@@ -945,9 +937,7 @@ class CPrinter:
     # values
 
     def define(self, number: int, t: VType, lane: Callable[[int], str], whole: str = "") -> None:
-        """Value ``number`` = ``whole`` where its type is a vector and ``whole`` is given, else lane
-        by lane.
-        """
+        """Value ``number`` = ``whole`` (a vector type, and given), else lane by lane."""
         self.types[number] = t
         kind = self.c_type(t)
         if self.is_vector(t):

@@ -293,9 +293,7 @@ _NARROW = ("bool", *(_VALUES[name] for name in ("i8", "i16", "u8", "u16")))
 
 
 def exchanged(call: str) -> Callable[[str, str, int], str]:
-    """Make the text of a call that takes a value of 4 or 8 bytes, and a bit; a narrower value goes
-    in as 32 bits.
-    """
+    """The text of a call that takes 4 or 8 bytes, and a bit; narrower ones go in as 32 bits."""
 
     def text(c: str, value: str, across: int) -> str:
         if c in _NARROW:

@@ -475,9 +475,7 @@ class _Renderer(LlvmValues):
         return found
 
     def _terms(self, x: Index) -> str:
-        """The sum of the terms, outer loops' first; each partial sum lives in the loop that decides
-        it.
-        """
+        """The sum of the terms, outer loops' first; partial sums live where they are decided."""
         ordered = sorted(x.terms, key=lambda t: self._depth(t[0]))
         total = ""
         for atom, c in ordered:

@@ -285,9 +285,7 @@ def runs_of(body: Sequence[Instr], read_only: Iterable[str]) -> list[tuple[Load,
 
 
 def _parts(run: list[Load], most: int) -> list[tuple[Load, ...]]:
-    """A run of neighbours in groups of a power of two, the largest first; single ones are left
-    out.
-    """
+    """A run of neighbours in groups of powers of two, largest first, without single ones."""
     parts = []
     while len(run) > 1:
         size = 1

@@ -45,9 +45,7 @@ _AVX512: dict[Op, Callable[[Body, Val], Val]] = {Op.EXP: math_avx512.exp, Op.ERF
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A function's name, without ``@``, its text, and the ``declare`` lines that the text needs,
-    sorted.
-    """
+    """A function's name, without ``@``, its text, and its ``declare`` lines, sorted."""
 
     name: str
     text: str
@@ -178,9 +176,7 @@ def _function(name: str, body: Body, parameters: Sequence[Val], result: Val) -> 
 
 
 def library(wanted: Iterable[tuple[Op, DType, int]], avx512: bool = False) -> str:
-    """All that a module needs to call these functions: each declaration and definition once,
-    sorted.
-    """
+    """All that a module needs to call these functions: each text once, sorted."""
     found = {
         d.name: d for op, dtype, lanes in set(wanted) for d in definitions(op, dtype, lanes, avx512)
     }

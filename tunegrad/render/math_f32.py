@@ -280,9 +280,7 @@ def _log2(b: Body, size: Val) -> Val:
 
 
 def _exp2(b: Body, x: Val) -> Val:
-    """2^x in f64 to about 2^-34 of itself, for what an f32 can hold: the bounds give inf and zero
-    there.
-    """
+    """2^x in f64 to about 2^-34 of itself, for f32: past its bounds inf and zero."""
     x = b.at_least(b.at_most(x, 200.0), -200.0)
     k = b.add(x, _MAGIC_F64)
     r = b.sub(x, b.sub(k, _MAGIC_F64))

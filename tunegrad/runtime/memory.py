@@ -232,9 +232,7 @@ class Constants:
         return next((found for m in self._allocated if (found := m.damage())), "")
 
     def flat(self, buffer: Buffer) -> Any:
-        """A constant's memory, where kernels read it as it is: a copy, which the caller's array may
-        change beside.
-        """
+        """A constant's memory, where kernels read it as it is: a copy of the caller's array."""
         key = self._key(buffer)
         if key in self._known:
             return self._known[key]

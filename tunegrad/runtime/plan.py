@@ -87,9 +87,7 @@ def lifetimes(schedule: LaunchPlan) -> dict[int, Lifetime]:
 
 
 def needed_bytes(schedule: LaunchPlan) -> tuple[int, int]:
-    """Bytes of constants, and of temporary buffers that live at one time: the least that it
-    takes.
-    """
+    """Bytes of constants and of temporary buffers that live at one time: the least it takes."""
     constants = sum(b.nbytes for b in schedule.buffers if b.role == "const")
     return constants, plan_memory(tuple(lifetimes(schedule).values())).nbytes
 
@@ -204,9 +202,7 @@ class Runner:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of temporary buffers, scratch, constants, packs, and copies of inputs and
-        outputs.
-        """
+        """Bytes of temporaries, scratch, constants, packs, and copies of inputs and outputs."""
         return self.own_bytes + self._constants.nbytes
 
     @property
@@ -413,9 +409,7 @@ class Runner:
     def _memories(
         self, step: int, launch: Launch, code: Code, temps: Mapping[int, Any]
     ) -> list[Any]:
-        """The buffers of a launch; places of inputs and outputs are noted, and pointed elsewhere by
-        each run.
-        """
+        """The buffers of a launch; places of inputs and outputs are noted for each run."""
         args = {
             p.name: self.schedule.buffers[i]
             for p, i in zip(launch.kernel.params, launch.args, strict=True)
@@ -467,9 +461,7 @@ class Runner:
         return memory
 
     def _lend(self, b: Buffer, array: Array) -> bool:
-        """Let kernels write to an array where they can, else to memory of the plan's own; none
-        writes a constant.
-        """
+        """Let kernels write to an array where they can, else to memory of the plan; no constant."""
         if b.id in self._known:
             return False
         lent = self._engine.borrow(array)
@@ -644,9 +636,7 @@ _Result = TypeVar("_Result")
 
 
 class Counts:
-    """Calls that ended well, their seconds with those of waiting for a runner, and calls that
-    raised. Mutable.
-    """
+    """Calls that ended well, their seconds with waits for a runner, and calls that raised."""
 
     def __init__(self, calls: int = 0, seconds: float = 0.0, errors: int = 0) -> None:
         self.calls, self.seconds, self.errors = calls, seconds, errors

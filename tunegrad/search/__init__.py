@@ -1,6 +1,4 @@
-"""Searchers, the search of one kernel, the budget over a model's kernels, the test before a winner
-is replaced.
-"""
+"""Searchers, a kernel's search, the budget of a model's kernels, the test of a promotion."""
 
 from tunegrad.search.budget import BudgetPolicy, ModelSearch
 from tunegrad.search.cost_model import CostModel, explained

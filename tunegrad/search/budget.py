@@ -86,9 +86,7 @@ class _Prospect:
         self.stale = 0.5 * self.stale if step.improvement >= LEAST_EFFECT else self.stale + 1.0
 
     def gain_s(self, current_s: float, ahead: int = 0) -> float:
-        """Model seconds that the next batch is expected to save, or the one after ``ahead`` vain
-        ones.
-        """
+        """Model seconds that the next batch, or that after ``ahead`` vain ones, should save."""
         current_s = current_s if current_s < math.inf else self.task.guess_s
         headroom = (
             max(LEAST_EFFECT, 1.0 - self.task.floor_s / current_s) if current_s > 0.0 else 0.0
@@ -163,9 +161,7 @@ class ModelSearch:
             self._measure_seeds()
 
     def run(self) -> None:
-        """Spend the budget, on defaults and seeds first where they were not measured; closes the
-        search.
-        """
+        """Spend the budget, first on unmeasured defaults and seeds; closes the search."""
         try:
             self.open()
             self.stopped = self._search()
@@ -345,9 +341,7 @@ class ModelSearch:
         return i, step
 
     def _give_up(self) -> None:
-        """Close what is still under way, oldest first: what was measured of it is kept, and its
-        measurer may stop.
-        """
+        """Close what is under way, oldest first: its measurements are kept; measurers may stop."""
         try:
             while self._under_way:
                 i, begun = self._under_way.popleft()

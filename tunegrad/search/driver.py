@@ -101,9 +101,7 @@ class KernelSearch:
 
     @property
     def seed_s(self) -> float:
-        """The best time among the seeds that this search or one that it resumes measured; infinity
-        when none ran.
-        """
+        """The best time of the seeds that this search or a resumed one measured, or infinity."""
         mine = {self.log.session, *self.log.resumed}
         seeds = (
             t
@@ -134,9 +132,7 @@ class KernelSearch:
 
     @property
     def winner(self) -> Winner:
-        """The fastest of everything known, stored rows that were not asked for again included; else
-        the default.
-        """
+        """The fastest of everything known, stored rows included; else the default."""
         finalists = self.finalists(1)
         if finalists:
             return Winner(finalists[0].actions, finalists[0].origin, finalists[0])
@@ -153,9 +149,7 @@ class KernelSearch:
         return self._known.keys()
 
     def finalists(self, count: int) -> list[Trial]:
-        """The fastest ``count`` trials of different programs, fastest first; a default comes first
-        among equals.
-        """
+        """The fastest ``count`` trials of different programs; among equals a default first."""
         texts = {s.text for s in self.defaults}
         ran = [t for t in self._known.values() if t.measurement.ran]
         ran.sort(key=lambda t: (t.measurement.seconds, t.actions not in texts))
@@ -169,9 +163,7 @@ class KernelSearch:
         return self.finish(self.begin_defaults())
 
     def step(self, count: int) -> Step:
-        """Measure the next ``count`` proposals, or the defaults where they were not measured
-        yet.
-        """
+        """Measure the next ``count`` proposals, or defaults where they were not measured yet."""
         return self.finish(self.begin(count))
 
     def begin_defaults(self) -> Begun:
@@ -184,9 +176,7 @@ class KernelSearch:
         return self._begin(proposals, frozenset(), repeats=True)
 
     def begin_seeds(self, most: float = math.inf) -> Begun:
-        """Hand the seeds of the nearest kernels to the measurer, once, right after the defaults; at
-        most so many.
-        """
+        """Measure the seeds of the nearest kernels once, right after defaults; at most so many."""
         proposals = [Proposal(s, SEED) for s in self._seeds()]
         self._seeds = tuple
         return self._begin(proposals[: int(min(most, len(proposals)))], self._programs.keys())
@@ -270,9 +260,7 @@ class KernelSearch:
         return Step(tuple(results), cost_s, resumed_s, before_s, self.best_s)
 
     def _answer(self, text: str) -> Trial | None:
-        """The row of a text; None where a proposal had it before: what was measured then is known
-        by now.
-        """
+        """The row of a text; None where a proposal had it before, and it is known by now."""
         return None if text in self._answered else self._known[text]
 
     def _begin(

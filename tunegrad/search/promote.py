@@ -1,6 +1,4 @@
-"""The test of a promotion: one comparison of a challenger with the incumbent, of samples that were
-taken in turns.
-"""
+"""The test of a promotion: a challenger and the incumbent by samples taken in turns."""
 
 from __future__ import annotations
 
@@ -48,9 +46,7 @@ class Comparison:
 
 
 def fastest_ratio(stands_s: Sequence[float], challenger_s: Sequence[float]) -> float:
-    """Challenger over what stands, the fastest turn of each: what few turns say, since disturbances
-    only slow down.
-    """
+    """Challenger over incumbent, each one's fastest turn: disturbances only slow down."""
     return min(challenger_s) / min(stands_s)
 
 

@@ -71,17 +71,13 @@ class SearchSpace(Protocol):
     version: int
 
     def sample(self, chooser: Chooser) -> Schedule:
-        """The schedule that a chooser's answers give; IllegalAction when those answers do not go
-        together.
-        """
+        """The schedule of a chooser's answers; IllegalAction when they do not go together."""
 
     def defaults(self) -> tuple[Schedule, ...]:
         """Heuristic schedules, best guess first."""
 
     def actions(self, schedule: Schedule) -> Iterator[Action]:
-        """Legal single steps to append, in a fixed order; IllegalAction when the schedule itself is
-        not legal.
-        """
+        """Legal single steps to append, in a fixed order; IllegalAction if the schedule is not."""
 
 
 class Searcher(Protocol):
@@ -148,9 +144,7 @@ class TrialStore(Protocol):
         """Commit one trial before returning. One that is stored already stays as it is."""
 
     def together(self) -> AbstractContextManager[None]:
-        """Trials that are added in the block are committed at its end, at the cost of one commit;
-        or none of them.
-        """
+        """Commit the trials that the block adds at its end, all at once or none of them."""
 
     def trials(
         self,

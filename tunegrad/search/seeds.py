@@ -74,9 +74,7 @@ def distance(a: Shape, b: Shape) -> tuple[int, float] | None:
 
 
 def seeds_from(space: Space, texts: Sequence[str], most: int) -> tuple[Schedule, ...]:
-    """Up to ``most`` schedules of this space after those texts, in their order: each as it stands,
-    then adapted.
-    """
+    """Up to ``most`` schedules of this space after those texts: each as it is, then adapted."""
     found: dict[str, Schedule] = {}
     for text in texts:
         if len(found) >= most:
@@ -133,9 +131,7 @@ def adapted(space: Space, wanted: Schedule, samples: int = _SAMPLES) -> Schedule
 
 
 def _likeness(schedule: Schedule, wanted: Schedule) -> float:
-    """Score of a schedule against a wanted one: how much of it is done, less what is done
-    besides.
-    """
+    """Score of a schedule against a wanted one: what of it is done, less what else is."""
     mine = [_taken_apart(a) for a in schedule.actions]
     total = 0.0
     for kind, numbers, names in map(_taken_apart, wanted.actions):
@@ -169,9 +165,7 @@ def _closeness(mine: Sequence[int], wanted: Sequence[int]) -> float:
 
 
 def _agreement(mine: Sequence[str], wanted: Sequence[str]) -> float:
-    """The part of the pairs of names, of those in both, that stand in the same order; 1 where there
-    are none.
-    """
+    """The part of common pairs of names in the same order; 1 where there are none."""
     place = {name: i for i, name in enumerate(mine)}
     common = [place[name] for name in wanted if name in place]
     pairs = [(a, b) for i, a in enumerate(common) for b in common[i + 1 :]]

@@ -33,9 +33,7 @@ class SearchTask:
 
     @property
     def guess_s(self) -> float:
-        """A slow kernel, for one of which nothing ran yet: finding a schedule that does is worth a
-        lot.
-        """
+        """A slow kernel for one of which nothing ran yet: a schedule that does is worth a lot."""
         return max(100.0 * self.floor_s, self.flops / 1e9, self.nbytes / 1e9, 1e-6)
 
     @staticmethod

@@ -36,9 +36,7 @@ _HALVED = 8.0
 
 
 def potential(vain: int) -> float:
-    """The part of a kernel's time that is still expected to be saved after ``vain`` trials that
-    saved nothing.
-    """
+    """The part of a kernel's time still expected to be saved after ``vain`` vain trials."""
     return _AT_ONCE / (1.0 + vain / _HALVED)
 
 
@@ -102,9 +100,7 @@ class Watch:
         self._model.observe(trials, self.model_s)
 
     def leave(self, i: int) -> None:
-        """Kernel ``i`` is not searched any more; how long the others have not improved begins
-        anew.
-        """
+        """Stop searching kernel ``i``; counting how long others do not improve begins anew."""
         self.gone.add(i)
         self._model = _Vain()
 

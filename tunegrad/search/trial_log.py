@@ -49,9 +49,7 @@ class TrialLog:
                 stack.close()
 
     def stored(self, kernel_key: str, space_version: int) -> list[Trial]:
-        """The trials that count here: this kernel, machine, policy and meaning of action texts;
-        oldest first.
-        """
+        """The trials that count: this kernel, machine, policy and action meaning; oldest first."""
         with self.part("store"):
             found = self.store.trials(kernel_key, self.fingerprint, self.policy)
         return [t for t in found if t.space_version == space_version]
@@ -83,9 +81,7 @@ class TrialLog:
         return trial
 
     def cost_s(self, measurement: Measurement) -> float:
-        """Seconds that a trial took, by its row alone, so that a resumed search reckons with the
-        same figure.
-        """
+        """Seconds of a trial by its row alone: a resumed search reckons with the same figure."""
         spent = (
             measurement.lower_s
             + measurement.compile_s

@@ -154,9 +154,7 @@ def _explained(
 
 
 def doctor() -> DoctorReport:
-    """Report on this machine: its devices, the software that is installed, and its measured
-    peaks.
-    """
+    """Report on this machine: its devices, installed software, and measured peaks."""
     from tunegrad.explain import doctor as examine
 
     return examine()

@@ -74,9 +74,7 @@ class Window:
     sealed: bool
 
     def divide(self, shares: Mapping[Part, float]) -> None:
-        """Give some of the time to other parts: their seconds, or less where together they say more
-        than it took.
-        """
+        """Give time to other parts: their seconds, or less where they add up to more."""
         if self.sealed:
             return
         claimed_s = sum(shares.values())
@@ -122,9 +120,7 @@ class Costs:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Seconds of every part that took any, in the order of ``PARTS``; they add up to
-        ``total_s`` of this moment.
-        """
+        """Seconds of every part that took any, in the order of ``PARTS``, up to ``total_s`` now."""
         self._charge()
         return {part: self._book[part] for part in PARTS if self._book[part] > 0.0}
 
@@ -258,9 +254,7 @@ class Deadlines:
         return end_s + _GRACE_S
 
     def defaults_given_up(self, now_s: float) -> float:
-        """Time at which defaults that are begun now are given up: those of one kernel fit in any
-        case.
-        """
+        """Time at which defaults begun now are given up: one kernel's fit in any case."""
         return self.given_up(max(now_s, self.search_s))
 
     def whole_given_up(self, now_s: float, interrupted: bool) -> float:
@@ -501,18 +495,14 @@ def session_record(
 def resumed_sessions(
     store: Store, record: Mapping[str, object], seed: int, mine: str
 ) -> frozenset[str]:
-    """Sessions that asked the same questions: rows answer them now, in the same order, and this one
-    goes on.
-    """
+    """Sessions that asked the same questions: rows answer in order, and this one goes on."""
     asked = _questions(json.dumps(record))
     same = [s for s in store.sessions() if s.id != mine and s.command == "tune" and s.seed == seed]
     return frozenset(s.id for s in same if _questions(s.settings) == asked)
 
 
 def sessions_since(store: Store, mine: frozenset[str]) -> frozenset[str]:
-    """These sessions, and all that began after the first of them: what they measured it did not
-    know.
-    """
+    """These sessions and all begun after the first: what they measured was not known to it."""
     began_s = {s.id: s.started_s for s in store.sessions()}
     first_s = min((began_s[name] for name in mine if name in began_s), default=inf)
     return mine | {name for name, s in began_s.items() if s >= first_s}

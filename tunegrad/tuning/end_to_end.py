@@ -1,6 +1,4 @@
-"""Whole models at the end of a session: right, and timed with their winners next to their default
-schedules.
-"""
+"""Whole models at a session's end: right, and timed by winners beside default schedules."""
 
 from __future__ import annotations
 
@@ -101,9 +99,7 @@ _UNBEGUN = Soundness("the whole model did not run")
 
 
 def _winners(work: Workload, models: Models) -> dict[str, str]:
-    """The stored schedules that the model runs, by kernel key, as far as they are not the
-    defaults.
-    """
+    """The stored schedules that the model runs, by kernel key, that are not the defaults."""
     default = models.of(work, stored=False).actions
     return {key: text for key, text in models.of(work).actions.items() if text != default[key]}
 
@@ -111,9 +107,7 @@ def _winners(work: Workload, models: Models) -> dict[str, str]:
 def _failure(
     work: Workload, models: Models, actions: dict[str, str] | None
 ) -> CandidateFailure | None:
-    """Failure of the model in a fresh process, with its stored winners, or with these actions over
-    the defaults.
-    """
+    """Failure of the model in a fresh process with its winners, or these actions instead."""
     made = models.of(work) if actions is None else models.of(work, actions, stored=False)
     models.bench.renew()
     try:
@@ -266,9 +260,7 @@ def _paired(models: Models, tuned: WholeModel, default: WholeModel, seconds: flo
 
 
 def slower(name: str, interval: Interval | None, what_then: str = _AGAIN) -> str | None:
-    """Warning about a model whose whole gain lies below 1, and ``what_then``; None for any
-    other.
-    """
+    """Warning about a model whose whole gain is below 1, and ``what_then``; else None."""
     if interval is None or interval[1] >= 1.0:
         return None
     return (
@@ -326,9 +318,7 @@ def measured_deviation(work: Workload) -> Deviation | None:
 def latency_s(
     work: Workload, actions: dict[str, str], models: Models, tell: Callable[[Event], None]
 ) -> float:
-    """Seconds of a model with these actions by kernel key; infinity where it does not run, as
-    ``tell`` hears.
-    """
+    """Seconds of a model with these actions by kernel key; infinity where it does not run."""
     used = {u.key: actions[u.key] for u in work.kernels if u.key in actions}
     try:
         return median(models.bench.latencies(models.of(work, used), PROOF_TURNS))

@@ -110,9 +110,7 @@ class SessionMeasurer(Measurer, Protocol):
         """These will be asked for soon."""
 
     def stand(self, work: Sequence[tuple[Kernel, Schedule, float]]) -> None:
-        """These were found sound in earlier sessions, and stand for so many seconds: candidates are
-        timed beside.
-        """
+        """Sound in earlier sessions, of so many seconds: candidates are timed beside these."""
 
     def counted_code(self, work: Sequence[tuple[Kernel, Schedule]]) -> list[Properties]:
         """Properties from the compiler's listing of each, () where none is to be had."""
@@ -190,9 +188,7 @@ class CandidateMeasurer:
         self._near: OrderedDict[tuple[str, str], CompiledCandidate] = OrderedDict()
 
     def prime(self, work: Sequence[tuple[Kernel, Schedule]]) -> None:
-        """Compile in one batch what will be asked for soon, and what it must compute; what is there
-        is left alone.
-        """
+        """Compile in one batch what will be asked for soon, and what that must compute."""
         fresh = [(k, s) for k, s in work if (k.key, s.text) not in self._primed]
         candidates = [self._candidate(kernel, schedule) for kernel, schedule in fresh]
         compiled = self._compile(candidates, ())
@@ -218,9 +214,7 @@ class CandidateMeasurer:
         return batch
 
     def code(self, candidates: Sequence[Candidate]) -> list[CompiledCandidate | Measured]:
-        """The code of candidates for models to come: what was measured as fast is at hand, the
-        others are compiled.
-        """
+        """The code of candidates for models to come: at hand where measured fast, else compiled."""
         at = [(c.kernel_key, _actions(c)) for c in candidates]
         fresh = [c for c, name in zip(candidates, at, strict=True) if name not in self._near]
         made = iter(self.device.compile(fresh))
@@ -511,16 +505,12 @@ def open_executor(
 def _bench_on(
     workers: DeviceMeasurer, measurer: CandidateMeasurer, limits: Limits, interrupt: Interrupt
 ) -> closing[LocalBench]:
-    """A bench whose code is compiled, and whose expectations are computed, by the compile workers
-    of a device.
-    """
+    """A bench whose code and expectations the compile workers of a device compute."""
     return closing(
         LocalBench(workers.device, measurer.code, partial(expected_of, workers), limits, interrupt)
     )
 
 
 def _one_ahead(batch: int) -> int:
-    """Proposals that are unanswered while one batch is under way and the next one has been asked
-    for.
-    """
+    """Unanswered proposals while one batch is under way and the next one was asked for."""
     return batch + 1

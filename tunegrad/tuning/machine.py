@@ -100,9 +100,7 @@ def lacking_cpus(others: float, threads: int, cpus: int | None = None) -> float:
 
 
 def busy_text(others: float, threads: int, cpus: int | None = None) -> str:
-    """Text about the CPUs that others use, for a process of ``threads`` threads; empty where there
-    is room for both.
-    """
+    """Text about CPUs that others use, for ``threads`` threads; "" if there is room for both."""
     cpus = len(os.sched_getaffinity(0)) if cpus is None else cpus
     if not lacking_cpus(others, threads, cpus):
         return ""

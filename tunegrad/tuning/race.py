@@ -88,9 +88,7 @@ class Choice(Generic[A]):
 
 @dataclass(frozen=True, slots=True)
 class Met(Generic[A_co]):
-    """The alternative that came nearest, and what was found of it: it takes the place where that is
-    ``promoted``.
-    """
+    """The alternative that came nearest, and what was found; it wins if ``promoted``."""
 
     alternative: A_co
     comparison: Comparison
@@ -156,9 +154,7 @@ Places = Mapping[str, Sequence[slice]]
 
 
 def most_at_once(work: Workload) -> int:
-    """Number of models that run beside the first, for the memory of their constants; at least
-    one.
-    """
+    """Number of models that run beside the first, by memory of constants; at least one."""
     constants = sum(b.nbytes for b in work.plan.buffers if b.role == "const")
     return max(1, min(AT_ONCE, MOST_BYTES // max(1, constants) - 1))
 
@@ -184,9 +180,7 @@ def compared_s(both_s: float, data_s: float = 0.0) -> float:
 
 
 def most_compared_s(both_s: float) -> float:
-    """Seconds that it takes in the most turns, about: what is reserved beyond is lost to the
-    search.
-    """
+    """Seconds of the most turns, about: what is reserved beyond is lost to the search."""
     return _LEAST_S + (_CHECKS + 2 * MOST_TURNS * RUNS) * both_s
 
 
@@ -353,9 +347,7 @@ class _Race(Generic[A]):
         }
 
     def _looks(self) -> tuple[int, int]:
-        """As many looks at a proof as there is time for, and the turns of each, said before the
-        first one.
-        """
+        """As many looks at a proof as there is time for, and the turns of each, said first."""
         left_s = self._deadline_s - monotonic()
         look_s = 2 * PROOF_TURNS * self._turn_s
         fit = int(min(LOOKS, max(0.0, left_s) / look_s)) if look_s > 0.0 else LOOKS
@@ -423,9 +415,7 @@ class _Race(Generic[A]):
         return True
 
     def _time_for(self, others: int, rounds: int, made: bool = True) -> bool:
-        """True when turns of so many beside what stands, and a proof after them, fit into the time
-        that is left.
-        """
+        """True when so many turns beside what stands, and a proof, fit into the time left."""
         took_s = self._turn_s * ((1 + others) * rounds + 2 * PROOF_TURNS) + (
             0.0 if made else others * self._ready_s
         )

@@ -32,9 +32,7 @@ it so many times as fast as the peak.
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Seconds that a kernel's arithmetic takes at its peak, and its bytes at the bandwidth of
-    ``level``.
-    """
+    """Seconds of a kernel's arithmetic at its peak, and of its bytes at ``level``'s bandwidth."""
 
     flops_s: float
     bytes_s: float
@@ -134,9 +132,7 @@ class Roofline:
         return replace(self, limits=replace(self.limits, **peaks))
 
     def pct_peak(self, kernel: Kernel, seconds: float) -> float:
-        """Per cent of the nearer bound that a run of ``seconds`` reaches; 0 for one that never
-        ran.
-        """
+        """Per cent of the nearer bound that a run of ``seconds`` reaches; 0 if it never ran."""
         return 100.0 * self.bound_s(kernel) / seconds if 0 < seconds < inf else 0.0
 
 
@@ -145,9 +141,7 @@ def _is_product(r: Reduce) -> bool:
 
 
 def needed_flops(kernel: Kernel) -> int:
-    """Floating-point operations of one run, without products that are zero because an operand is
-    padding.
-    """
+    """Floating-point operations of one run, without products of padding."""
     total = kernel.flops
     for s in kernel.stages:
         if not (isinstance(s, Reduce) and s.op is Op.ADD):
@@ -164,9 +158,7 @@ def _multiplies_pairs(r: Reduce) -> bool:
 
 
 def _factor_mask(x: Expr) -> Valid:
-    """Domain in which the product ``x`` is not padding: the conditions of every factor that is a
-    load.
-    """
+    """Domain in which the product ``x`` is no padding: conditions of factors that are loads."""
     valid, stack = Valid(), [x]
     while stack:
         node = stack.pop()
@@ -180,9 +172,7 @@ def _factor_mask(x: Expr) -> Valid:
 
 
 def _share(valid: Valid) -> float:
-    """The share of points where all conditions hold, by counting; conditions over different axes
-    are independent.
-    """
+    """The share of points where all conditions hold, counted; axes are independent."""
     groups: list[tuple[frozenset[str], list[Range]]] = []
     for r in valid:
         names, ranges = r.index.names(), [r]

@@ -1,6 +1,4 @@
-"""The searches of a session's kernels: how they are made, what they start from, and the seconds of
-their defaults.
-"""
+"""The searches of a session's kernels: how they are made and start; seconds of defaults."""
 
 from __future__ import annotations
 

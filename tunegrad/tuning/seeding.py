@@ -42,9 +42,7 @@ class Seeding:
     _shapes: dict[str, Shape] | None = field(default=None)
 
     def seeds(self, kernel: Kernel, space: Space) -> tuple[Schedule, ...]:
-        """Schedules to try on a kernel right after its defaults; none where it was searched here
-        before.
-        """
+        """Schedules to try on a kernel after its defaults; none if it was searched before."""
         stored = self.store.trials(kernel.key, self.here, self.policy, self.leave_out)
         if _searched([t for t in stored if self._counts(t, space)]):
             return ()

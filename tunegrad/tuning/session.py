@@ -422,9 +422,7 @@ class Session:
         return KernelStanding(s.task.name, use.key, use.uses, guess_s, guess_s, measured=False)
 
     def _learn(self, searches: Sequence[KernelSearch]) -> None:
-        """Tell the deadlines what the models take, both ways, for what is reserved of the
-        budget.
-        """
+        """Tell the deadlines what the models take, both ways, for what they reserve."""
         kernels = self._standings(searches)
         self.deadlines.both_s = sum(
             k.uses * s for k in kernels for s in (k.default_s, k.best_s) if s < inf
@@ -449,9 +447,7 @@ class Session:
             ]
 
     def _latency_s(self, searches: Sequence[KernelSearch]) -> float:
-        """Of the model with the fastest schedules so far, in seconds; infinity where it does not
-        run.
-        """
+        """Of the model with the fastest schedules so far, in seconds; infinity if it fails."""
         c = self.context
         c.executor.measurer.wait_idle()
         with c.costs.part("whole model", sealed=True):
@@ -461,9 +457,7 @@ class Session:
     # ---- race
 
     def _raced_halfway(self, searches: Sequence[KernelSearch], left_s: float) -> None:
-        """Settle what is proved faster so far, unless even the least race takes longer than the
-        last one may.
-        """
+        """Settle what is proved faster so far, unless the least race would take too long."""
         c, d = self.context, self.deadlines
         self._learn(searches)
         if least_s(d.both_s, d.data_s) > _RACE_SHARE * left_s:

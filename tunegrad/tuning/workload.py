@@ -103,9 +103,7 @@ def work_key(workloads: Sequence[Workload]) -> str:
 
 
 def shared_kernels(workloads: Sequence[HasKernels]) -> tuple[KernelUse, ...]:
-    """The distinct kernels of all the models, in the order of their first launch, with the uses of
-    all together.
-    """
+    """The distinct kernels of all models, in the order of first launch, with all uses."""
     if len(workloads) == 1:
         return workloads[0].kernels
     found: dict[str, KernelUse] = {}

@@ -359,9 +359,7 @@ def _overlap(a: _Box, b: _Box) -> bool:
 
 
 def history_chart(history: HistoryChart) -> Html:
-    """Chart of a model's latency over time, with its default schedules beside, and the levels
-    between changes.
-    """
+    """Chart of a model's latency over time: defaults beside, levels between changes."""
     rows = history.rows
     at = [r.created_s for r in rows]
     apart_s = max(1.0, at[-1] - at[0])

@@ -583,9 +583,7 @@ def _facts(said: Sequence[tuple[str, object]]) -> Html | None:
 
 
 def _findings(page: SessionPage, number: str) -> Part | None:
-    """Section on what changed, since when, and what changed with it; nothing of a session that is
-    no sweep.
-    """
+    """Section on what changed, since when, and with what; nothing of a session that is no sweep."""
     if page.findings is None:
         return None
     items = []

@@ -42,9 +42,7 @@ that a page waits for that.
 
 @dataclass(slots=True)
 class Watched:
-    """The newest page of a session, the last one where ``session`` is empty. Mutable, and used by
-    several threads.
-    """
+    """The newest page of a session (of the last one, without ``session``), for several threads."""
 
     store: Path
     session: str = ""

@@ -13,9 +13,7 @@ __all__ = ["store"]
 
 @click.group(cls=CommandGroup, epilog=example("tunegrad store stats --store tuned.db"))
 def store() -> None:
-    """Look at, move and combine stores: what was measured, what won, what was decided, and how long
-    models took.
-    """
+    """Look at, move and combine stores: measurements, winners, decisions, latencies of models."""
 
 
 for _command in (

@@ -1,6 +1,4 @@
-"""``tunegrad store import|merge|prune``: commands that rewrite a store, each in one transaction
-under its lock.
-"""
+"""``tunegrad store import|merge|prune``: rewrites a store in one transaction under its lock."""
 
 from __future__ import annotations
 

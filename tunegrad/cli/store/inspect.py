@@ -87,9 +87,7 @@ def list_stores(folders: tuple[str, ...], as_json: bool) -> None:
 @store_option
 @json_option
 def stats(store: str | None, as_json: bool) -> None:
-    """Count what the store holds: trials by status, kernels, machines, sessions, decisions,
-    latencies.
-    """
+    """Count what the store holds: trials by status, kernels, machines, sessions, latencies."""
     from tunegrad.cli.tables import stats_text
     from tunegrad.db import open_store
 

@@ -1,6 +1,4 @@
-"""Reports as text: tables of columns, figures with their units, one sentence where a table would be
-too much.
-"""
+"""Reports as text: tables, figures with units, a sentence where a table would be too much."""
 
 from __future__ import annotations
 

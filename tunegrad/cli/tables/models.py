@@ -40,9 +40,7 @@ _BUSY = "times and gains are less sure than on a quiet machine"
 
 
 def tune_text(*reports: TuneReport) -> str:
-    """The tables of a session's models, each with the whole model before and after; then what holds
-    for all of them.
-    """
+    """The tables of a session's models, each with the whole model; then what holds for all."""
     models = [_model_text(report) for report in reports]
     return "\n\n".join([*models[:-1], "\n".join([models[-1], *_session(reports[-1])])])
 
@@ -152,9 +150,7 @@ def _pace(report: TuneReport) -> list[str]:
 
 
 def _session(report: TuneReport) -> list[str]:
-    """Lines about the session: why it stopped early, and the parts of its time, the largest
-    first.
-    """
+    """Lines about the session: why it stopped early, and the parts of its time, largest first."""
     lines = []
     if why := _STOPPED.get(report.stopped):
         lines.append(
@@ -172,9 +168,7 @@ def _session(report: TuneReport) -> list[str]:
 
 
 def _over_budget(report: TuneReport) -> list[str]:
-    """Return a line for a command that took longer than its budget, and the parts before the
-    search.
-    """
+    """A line for a command that took longer than its budget, and the parts before the search."""
     over_s = report.seconds - report.budget_s
     if not report.budget_s or over_s <= max(_LEAST_OVER_S, _SHARE_OVER * report.budget_s):
         return []

@@ -60,9 +60,7 @@ _TITLES = {
 
 
 def sweep_text(report: SweepReport) -> str:
-    """Text of a sweep: what was measured, what changed, what failed; last a line that says all of
-    it.
-    """
+    """Text of a sweep: what was measured, what changed, what failed; last a line of all of it."""
     blocks = [_series_table(report.rows)] if report.rows else []
     blocks += [finding_text(f) for f in report.findings]
     blocks += [failed_text(f) for f in report.failed]

@@ -178,9 +178,7 @@ def diff_text(found: StoreDiff, a: str, b: str) -> str:
 
 
 def why_text(found: Why) -> str:
-    """The answer in one line, the fields of the key, then the winner, its alternatives and its
-    evidence.
-    """
+    """The answer in one line, the fields of the key, the winner, its alternatives and evidence."""
     head = f"{plain(found.kernel) or '(no name)'}  {found.key}"
     blocks = [
         (

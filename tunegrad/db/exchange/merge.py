@@ -121,9 +121,7 @@ def with_imported(here: Contents, file: Contents) -> Contents:
 
 
 def _settled(contents: Contents) -> Contents:
-    """With a promotion of its own for each place where imported rows would win against timed trials
-    of its own.
-    """
+    """With a promotion for each place where imported rows would win against own timed trials."""
     void = {w.place for w in contents.withdrawals if not is_imported(w)}
     own = [t for t in contents.trials if not is_imported(t) and place_of(t) not in void]
     strangers = {place_of(t) for t in contents.trials if is_imported(t) and t.measurement.ran}
@@ -209,9 +207,7 @@ def _chain(every_chain: Sequence[Sequence[Promotion]], withdrawn: Set[Subject]) 
 
 
 def _by_place(contents: Contents) -> Contents:
-    """Promotions sorted by place, and in each by time but for the last, which is the winner's and
-    stays.
-    """
+    """Promotions by place, then by time; the last of a place is the winner's and stays last."""
     places: dict[Place, list[Promotion]] = {}
     for p in contents.promotions:
         places.setdefault(p.place, []).append(p)
@@ -254,9 +250,7 @@ def _claim(promotion: Promotion) -> tuple[object, ...]:
 def _withdrawals(
     found: Iterable[Withdrawn], trials: Mapping[Identity, Trial]
 ) -> tuple[Withdrawn, ...]:
-    """Of all measurements of the same the oldest withdrawal, own before imported; imported ones of
-    imported trials.
-    """
+    """Per measurement the oldest withdrawal, own before imported ones of imported trials."""
     kept: dict[Subject, Withdrawn] = {}
     for w in found:
         trial = trials.get(w.trial)
@@ -311,9 +305,7 @@ def _tells(x: Latency) -> str:
 
 
 def _kernels(stores: Sequence[Contents]) -> tuple[tuple[str, str], ...]:
-    """Every kernel; of different names the first in the alphabet, so that the order of the stores
-    does not matter.
-    """
+    """Every kernel; of its names the first in the alphabet, in whatever order the stores come."""
     names: dict[str, set[str]] = {}
     for text, name in (k for store in stores for k in store.kernels):
         names.setdefault(text, set()).add(name)
@@ -322,9 +314,7 @@ def _kernels(stores: Sequence[Contents]) -> tuple[tuple[str, str], ...]:
 
 
 def _sessions(sessions: Iterable[Session]) -> tuple[Session, ...]:
-    """Every session once: the known one before one that only its trials name, the ended before the
-    running.
-    """
+    """Every session once: known before named by trials alone, ended before running."""
     found: dict[str, Session] = {}
     for session in sessions:
         known = found.get(session.id)

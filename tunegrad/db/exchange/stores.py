@@ -119,9 +119,7 @@ def _protected(contents: Contents) -> set[Identity]:
 
 
 def _best(contents: Contents, count: int) -> set[Identity]:
-    """The fastest timed trials of every place and policy, the older of equals; only measurements
-    that count.
-    """
+    """The fastest timed trials of every place and policy that count, the older of equals."""
     groups: dict[tuple[object, ...], list[Trial]] = {}
     for trial in standing(contents.trials):
         if trial.measurement.ran:
@@ -137,9 +135,7 @@ PathLike = str | os.PathLike[str]
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """The lines of an export, without their ends, and what of the store was damaged and is not in
-    them.
-    """
+    """The lines of an export, without their ends, and the damaged rows that are not in them."""
 
     lines: tuple[str, ...]
     trials: int
@@ -219,9 +215,7 @@ class PruneReport:
 
 @dataclass(frozen=True, slots=True)
 class SalvageReport:
-    """The result of a salvage: what could be read of a damaged store, now in a new one, and what
-    could not.
-    """
+    """The result of a salvage: what of a damaged store is in a new one now, and what is not."""
 
     store: str
     into: str
@@ -294,9 +288,7 @@ def import_store(
 def merge_stores(
     path: PathLike, others: Sequence[PathLike], *, dry_run: bool = False
 ) -> MergeReport:
-    """Make the store at ``path`` hold what it and the others hold; it is made if missing, and they
-    are not changed.
-    """
+    """Make the store at ``path`` (new if missing) hold the others' contents too; they stay."""
     sources = [sound_contents(other) for other in others]
     with _rewriting(path, dry_run) as (before, write):
         after = merge_contents([before, *sources])
@@ -375,9 +367,7 @@ def salvage_store(path: PathLike, into: PathLike) -> SalvageReport:
 def _rewriting(
     path: PathLike, dry_run: bool, *, compact: bool = False
 ) -> Iterator[tuple[Contents, Callable[[Contents], None]]]:
-    """The contents of a store and how to replace them, under its writer's lock; a dry run only
-    reads.
-    """
+    """The contents of a store, replaceable under its writer's lock; a dry run only reads."""
     if os.fspath(path) == MEMORY:
         raise StoreError(f"store {MEMORY}: is not a file, and only files are rewritten")
     exists = Path(path).expanduser().exists()

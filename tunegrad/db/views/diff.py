@@ -25,9 +25,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class WinnerFacts:
-    """One store's winner of a place: its time, and the test that made it win ('' where it is only
-    the fastest).
-    """
+    """A store's winner of a place: its time, and the test that made it win ('' if just fastest)."""
 
     actions: str
     time_s: float
@@ -195,9 +193,7 @@ def winner_facts(winner: Winner | None) -> WinnerFacts | None:
 def _nearest_pair(
     place: Place, left: dict[Place, Winner], right: dict[Place, Winner]
 ) -> tuple[Place, Place]:
-    """A place that one store has, and the place of the other that differs least; itself where there
-    is none.
-    """
+    """A place of one store, and the other's that differs least; itself where there is none."""
     other = right if place in left else left
     rivals = [
         p

@@ -1,6 +1,4 @@
-"""Reasons why a kernel hits, nearly hits or misses on a machine, field by field, and why its winner
-won.
-"""
+"""Reasons why a kernel hits, nearly hits or misses on a machine, and why its winner won."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ __all__ = ["FieldRow", "NearRow", "PromotionRow", "Why", "WithdrawalRow", "why"]
 
 @dataclass(frozen=True, slots=True)
 class FieldRow:
-    """One field of the key: what the nearest winner was stored with, what is asked for, and whether
-    they agree.
-    """
+    """One field of the key: the nearest winner's value, the one asked for, whether they agree."""
 
     field: str
     stored: str

@@ -1,6 +1,4 @@
-"""The CPU as a device: programs become LLVM IR, and objects that are linked into the process that
-runs them.
-"""
+"""The CPU as a device: programs become LLVM IR, then objects linked into the running process."""
 
 from __future__ import annotations
 
@@ -103,7 +101,5 @@ class CpuDevice:
 
 
 def device_of(threads: int | None = None) -> CpuDevice:
-    """The CPU of this machine, for kernels of so many threads (default: as many as it is fair to
-    use).
-    """
+    """The CPU of this machine, for kernels of so many threads (default: a fair number)."""
     return CpuDevice(host_target(threads))

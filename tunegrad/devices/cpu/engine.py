@@ -1,6 +1,4 @@
-"""The CPU, open in this process: memory of this process, kernels that are linked here, a team of
-native threads.
-"""
+"""The CPU, open in this process: its memory, kernels linked here, a team of native threads."""
 
 from __future__ import annotations
 
@@ -225,9 +223,7 @@ class CpuEngine:
 
     @cached_property
     def _bulk(self) -> Bulk:
-        """Its code is compiled where it is first needed: a process that only runs models does
-        without.
-        """
+        """Compiled where it is first needed: a process that only runs models does without."""
         return Bulk(self.team)
 
     @property
@@ -269,9 +265,7 @@ class CpuEngine:
         return self._bulk.digest(m.bytes for m in memories)
 
     def watch(self, memories: Sequence[CpuMemory | None]) -> None:
-        """A write to one of these ends this process from now on, by an exit code that says which it
-        was.
-        """
+        """From now on a write to one of these ends this process, by an exit code that names it."""
         from tunegrad.devices.cpu.readonly import ReadOnly
 
         if self._read_only is None:

@@ -41,9 +41,7 @@ _BITS = {"x": 128, "y": 256, "z": 512, "t": 512}
 
 
 def innermost_loops(text: str) -> list[str]:
-    """The lines from a label to the last jump back to it, of every loop with no other loop
-    inside.
-    """
+    """The lines from a label to the last jump back to it, of every innermost loop."""
     lines = text.splitlines(keepends=True)
     labels: dict[str, int] = {}
     loops: dict[int, int] = {}
@@ -58,9 +56,7 @@ def innermost_loops(text: str) -> list[str]:
 
 
 def hot_loop(text: str) -> str:
-    """The innermost loop with the most fused multiply-adds, else with the most vector instructions;
-    "" without one.
-    """
+    """The innermost loop with most fused multiply-adds, else most vector instructions; or ""."""
     return max(innermost_loops(text), key=_heat, default="")
 
 
@@ -78,9 +74,7 @@ def spills(text: str, frame: bool | None = None) -> int:
 
 
 def code_facts(text: str) -> CodeFacts | None:
-    """Counts of the hot loop, or of all instructions where there is no loop; None where this is no
-    x86-64 assembly.
-    """
+    """Counts of the hot loop, or of all instructions without one; None where this is not x86-64."""
     if "%rsp" not in text and "%rdi" not in text and not _VECTOR.search(text):
         return None
     loop = hot_loop(text)
@@ -114,9 +108,7 @@ def _instructions(text: str) -> list[str]:
 
 
 def _reads(x: str) -> bool:
-    """True when an instruction on vectors has a memory operand that is not its destination (the
-    last one).
-    """
+    """True when a vector instruction has a memory operand that is not its destination (last)."""
     memory = _MEMORY.search(x)
     return memory is not None and "," in x[memory.end() :]
 

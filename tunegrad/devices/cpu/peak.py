@@ -1,6 +1,4 @@
-"""Peaks of this machine: f32 FMA rate and memory bandwidth, measured by kernels written for nothing
-else.
-"""
+"""Peaks of this machine: f32 FMA rate and memory bandwidth, by kernels written for that."""
 
 from __future__ import annotations
 
@@ -74,9 +72,7 @@ def _stream(
     share: int,
     cold: bool = False,
 ) -> float:
-    """Bytes per second when every thread streams ``share`` bytes of each array, from memory or from
-    its caches.
-    """
+    """Bytes per second when every thread streams ``share`` bytes of each array, cached or not."""
     lanes = target.lanes(4)
     block = 4 * lanes * _STREAM_VECTORS
     share = max(block, share // block * block)

@@ -83,9 +83,7 @@ class ReadOnly:
             raise InternalError("sigaction: the system refuses a handler of SIGSEGV")
 
     def watch(self, pages: Sequence[tuple[int, int]]) -> None:
-        """From now on a fault in one of these pages, as (start, end), ends the process with the
-        code of its place.
-        """
+        """From now on a fault in one of these pages, (start, end), exits with its code."""
         table = np.array([len(pages), *(word for pair in pages for word in pair)], np.uint64)
         self._guard(table.ctypes.data)
         self._table = table  # the old one may go now, and not before

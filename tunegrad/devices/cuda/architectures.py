@@ -73,9 +73,7 @@ class Chip:
 
 
 def _units(capability: tuple[int, int]) -> tuple[MatrixUnit, ...]:
-    """Products that a GPU computes by one instruction, mma.sync: 7.5 has the first for halves
-    alone.
-    """
+    """Products that a GPU computes by one instruction, mma.sync: 7.5 has those of halves alone."""
     halves, doubles = _LIMITS[capability].halves, _DOUBLES.get(capability, 2)
     if capability < (8, 0):
         return (MatrixUnit((16, 8, 8), ("f16", "f32"), 2, halves),)

@@ -63,9 +63,7 @@ class AbsentGpu(NvrtcDevice):
 
 
 def absent(arch: str) -> AbsentGpu:
-    """Read the part of a device's name after ``null:``. Raises DeviceError for an architecture that
-    is not known.
-    """
+    """Read the part of a device's name after ``null:``. DeviceError for an unknown architecture."""
     return AbsentGpu(typical(arch))
 
 

@@ -413,9 +413,7 @@ class CudaEngine:
         return contents_digest(np.frombuffer(m.content(), np.uint8) for m in memories)
 
     def summed(self, address: int, nbytes: int) -> bytes:
-        """A digest that a kernel makes of a large piece of memory; of others, and before the engine
-        watches, none.
-        """
+        """A digest by a kernel of a large piece of memory; none before the engine watches."""
         if self._digest is None or nbytes < _SUMMED_BYTES or address % 8:
             return b""
         code, sums = self._digest

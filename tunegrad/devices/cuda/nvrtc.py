@@ -361,9 +361,7 @@ def _checked(api: Any, answer: tuple[Any, ...]) -> Any:
 
 
 def _read(api: Any, program: Any, size: Any, read: Any, whole: bool = False) -> bytes:
-    """Bytes that NVRTC keeps of a program; a text ends with a zero byte, which goes unless
-    ``whole``.
-    """
+    """Bytes that NVRTC keeps of a program; a text's last zero byte goes unless ``whole``."""
     data = b" " * int(_checked(api, size(program)))
     _checked(api, read(program, data))
     return data if whole else data.rstrip(b"\0")
@@ -376,9 +374,7 @@ def _read(api: Any, program: Any, size: Any, read: Any, whole: bool = False) -> 
 
 @dataclass(frozen=True, slots=True)
 class NvrtcDevice:
-    """The base of devices whose code NVRTC compiles for ``target``; see
-    ``devices.device.Device``.
-    """
+    """The base of devices whose code NVRTC compiles for ``target``; see ``devices.Device``."""
 
     target: Target
 

@@ -41,9 +41,7 @@ def _entered(method: F) -> F:
 
 
 def refused(text: str) -> bool:
-    """True for the error of a launch that asked for too much; others are faults of kernels before
-    it.
-    """
+    """True for the error of a launch that asked for too much; others are of earlier kernels."""
     return any(words in text for words in _REFUSED)
 
 

@@ -1,3 +1,1 @@
-"""Native code in this process: facts of this machine, compile, link, threads, memory, passes over
-whole buffers.
-"""
+"""Native code in this process: machine facts, compile, link, threads, memory, buffer passes."""

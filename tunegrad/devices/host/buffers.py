@@ -125,9 +125,7 @@ class Buffer:
         return "" if self._protected else self.check_guards()
 
     def check_guards(self) -> str:
-        """Place of the first guard byte that was overwritten, in words; '' when both zones are
-        intact.
-        """
+        """Place of the first overwritten guard byte, in words; '' when both zones are intact."""
         for zone, offset in (
             (self._front, -self._front.size),
             (self._back, self.nbytes),

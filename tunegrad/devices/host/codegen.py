@@ -133,9 +133,7 @@ def _optimised(
 
 
 def _need_memory(nbytes: int) -> None:
-    """Raise MemoryError unless ``nbytes`` can be mapped now: nothing is touched, and all is given
-    back.
-    """
+    """Raise MemoryError unless ``nbytes`` can be mapped now; all is given back untouched."""
     try:
         mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
     except OSError as error:

@@ -1,6 +1,4 @@
-"""Facts of this machine: the CPU target, how many threads it is fair to use, and the fingerprint of
-both.
-"""
+"""Facts of this machine: the CPU target, a fair number of threads, and the fingerprint of both."""
 
 from __future__ import annotations
 
@@ -400,9 +398,7 @@ class Processor:
 
 
 def processor_of(allowed: Collection[int]) -> Processor:
-    """The processors with these numbers. /proc and /sys are read once in a process for each set of
-    numbers.
-    """
+    """The processors with these numbers; /proc and /sys are read once for each set of numbers."""
     return _known(frozenset(allowed), _CPUINFO, _CPUS, _HUGE_PAGES)
 
 
@@ -418,9 +414,7 @@ def _known(allowed: frozenset[int], cpuinfo: Path, cpus: Path, huge_pages: Path)
 
 
 def parse_cpuinfo(text: str, allowed: Collection[int]) -> dict[str, str]:
-    """vendor, family, model, stepping, name and microcode of the allowed processors, by the text of
-    /proc/cpuinfo.
-    """
+    """vendor, family, model, stepping, name and microcode of the allowed processors."""
     blocks = [_facts(block) for block in text.split("\n\n")]
     of_cpus = [facts for facts in blocks if facts.get("processor", "").isdigit()]
     mine = [facts for facts in of_cpus if int(facts["processor"]) in allowed] or of_cpus
@@ -652,9 +646,7 @@ def usable_cores() -> int:
 
 
 def cpu_limit(group: Path | None = None, membership: Path = Path("/proc/self/cgroup")) -> int:
-    """Whole CPUs the cgroup's quota (v2 or v1) allows, rounded up; the number of allowed cores when
-    there is none.
-    """
+    """Whole CPUs that the cgroup's quota (v2 or v1) allows, rounded up; else the allowed cores."""
     allowed = len(os.sched_getaffinity(0))
     roots = (group,) if group is not None else tuple(_groups(membership))
     for root in roots:

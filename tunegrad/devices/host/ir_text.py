@@ -257,9 +257,7 @@ class Functions:
         self._bodies: list[tuple[str, Body]] = []
 
     def define(self, head: str) -> Callable[[Body], Body]:
-        """A function by its LLVM head, after ``define``; its body takes a writer and its
-        parameters.
-        """
+        """A function by its LLVM head, after ``define``; ``body`` takes a writer and parameters."""
 
         def add(body: Body) -> Body:
             self._bodies.append((head, body))

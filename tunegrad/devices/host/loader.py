@@ -100,9 +100,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """``kind`` (the machine's number) applies at ``offset`` of ``section``, towards ``symbol`` plus
-    ``addend``.
-    """
+    """``kind`` (the machine's number) at ``offset`` of ``section``: ``symbol`` plus ``addend``."""
 
     section: int
     offset: int
@@ -516,9 +514,7 @@ class _Linked:
             raise CompileFailure(f"object of {self.size} bytes in memory: at most {_MOST_BYTES}")
 
     def _row(self, sections: Iterable[Section], start: int) -> int:
-        """Place sections one after another from ``start`` on; where the next may start, on a
-        multiple of ``_ALIGN``.
-        """
+        """Place sections one after another from ``start`` on; returns the next, aligned, start."""
         for section in sections:
             self.at[section.index] = _up(start, max(_ALIGN, section.align))
             start = self.at[section.index] + section.size

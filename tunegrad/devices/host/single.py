@@ -1,6 +1,4 @@
-"""One program, run once in this process on this thread: for references, which no candidate's device
-has a part in.
-"""
+"""One program, run once in this process on this thread, for references: no candidate's device."""
 
 from __future__ import annotations
 

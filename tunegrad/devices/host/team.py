@@ -423,9 +423,7 @@ class Executable:
 
 
 class _Place:
-    """A place in the queue: how many cores are waited for, by which thread, and those that were
-    given.
-    """
+    """A place in the queue: the cores that a thread waits for, and those that it was given."""
 
     def __init__(self, count: int) -> None:
         self.count, self.thread = count, threading.get_ident()
@@ -454,9 +452,7 @@ class Cores:
         self._queue: deque[_Place] = deque()
 
     def take(self, count: int) -> tuple[int, ...]:
-        """So many cores, all of them where there are no more; waits until they are free. They are
-        to be given back.
-        """
+        """So many cores, or all; waits until they are free. They are to be given back."""
         with self._lock:
             if not self._queue and count <= len(self._free):  # what nearly every call is
                 cores, self._free = self._free[:count], self._free[count:]
@@ -605,9 +601,7 @@ class Bulk:
         self._run("tg_fill", to.nbytes, to.ctypes.data, byte, to.nbytes)
 
     def assign(self, to: npt.NDArray[Any], source: npt.NDArray[Any]) -> None:
-        """``to[...] = source``, of one shape and dtype, whatever their strides; they do not
-        overlap.
-        """
+        """``to[...] = source`` of one shape and dtype, any strides; they do not overlap."""
         if to.shape != source.shape or to.dtype != source.dtype:
             raise InternalError(f"assign {source.dtype} {source.shape} to {to.dtype} {to.shape}")
         dims = _merged(to, source)
@@ -628,9 +622,7 @@ class Bulk:
         )  # fmt: skip
 
     def digest(self, arrays: Iterable[npt.NDArray[Any]]) -> str:
-        """Of the bytes of arrays, in order: equal ones for equal bytes, with teams of one size;
-        hexadecimal.
-        """
+        """Digest of the bytes of arrays, hexadecimal; equal with teams of one size."""
         whole = hashlib.blake2b(digest_size=16)
         for array in arrays:
             data = array.view(np.uint8)
@@ -681,9 +673,7 @@ class Bulk:
 
 
 def _merged(to: npt.NDArray[Any], source: npt.NDArray[Any]) -> list[tuple[int, int, int]]:
-    """(extent, step of to, step of source) of each dimension, those that are one in both arrays
-    made one.
-    """
+    """(extent, step of to, step of source) of each dimension, merged where both arrays allow."""
     dims: list[tuple[int, int, int]] = []
     for extent, t, f in zip(to.shape, to.strides, source.strides, strict=True):
         if extent == 1:

@@ -147,9 +147,7 @@ class ClCode:
 
 @dataclass(frozen=True, slots=True)
 class _Launch:
-    """A kernel object with its arguments, of its own: setting one of another launch does not touch
-    it.
-    """
+    """A kernel object of its own: setting an argument of another launch does not touch it."""
 
     kernel: Any
     memories: tuple[ClMemory, ...]

@@ -111,9 +111,7 @@ class ForgedReply(Exception):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A call for the worker: pickled by the process that started it. ``nonce`` comes back with the
-    reply.
-    """
+    """A call for the worker, pickled by its owner. ``nonce`` comes back with the reply."""
 
     nonce: str
     function: Any
@@ -121,9 +119,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Packed:
-    """A request as bytes: its pickle, and the memory of its arrays as it is, which is neither
-    copied nor pickled.
-    """
+    """A request as bytes: its pickle, and the arrays' memory, neither copied nor pickled."""
 
     def __init__(self, request: Request) -> None:
         arrays: list[pickle.PickleBuffer] = []
@@ -139,9 +135,7 @@ class Packed:
 
 
 class _Reply(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The reply: the value as MessagePack of the type that was asked for, or text that says what
-    failed.
-    """
+    """The reply: the value as MessagePack of the type asked for, or text of what failed."""
 
     nonce: str
     kind: Kind

@@ -70,9 +70,7 @@ class Protections:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """A process that was cut off from its session, and opens files for reading only, if the kernel
-    lets it.
-    """
+    """A process cut off from its session, that opens files for reading only, if the kernel can."""
 
     confinement: Confinement
     channel: int
@@ -167,9 +165,7 @@ def obey_parent() -> None:
 
 
 def silence(*descriptors: int) -> None:
-    """Send what is written to these (1: stdout, 2: stderr) nowhere: candidates have the whole of
-    libc.
-    """
+    """Discard what is written to these (1: stdout, 2: stderr): candidates have all of libc."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for descriptor in descriptors:
         os.dup2(nowhere, descriptor)
@@ -220,9 +216,7 @@ def _unshare(kinds: int) -> bool:
 
 
 def _enter_empty_root() -> bool:
-    """Make an empty, read-only folder the root of this process's files; whether the system let
-    us.
-    """
+    """Make an empty, read-only folder the root of this process's files; True if it is now."""
     libc = ctypes.CDLL(None)
     folder = _EMPTY_ROOT.encode()
     return bool(

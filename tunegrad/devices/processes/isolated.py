@@ -82,9 +82,7 @@ def preload(modules: Iterable[str]) -> None:
 
 
 def start_fork_server(modules: Iterable[str] = ()) -> None:
-    """Start the process that workers are forked from, where there is none yet, and do not wait
-    until it is ready.
-    """
+    """Start the process that workers are forked from, if there is none, without waiting for it."""
     preload(modules)
     fork_server()
 
@@ -205,9 +203,7 @@ class IsolatedWorker:
             running.end()
 
     def _ready(self, function: Callable[..., Any]) -> _Running:
-        """A process that waits for a call; one that died or babbled since the last one is
-        replaced.
-        """
+        """A process that waits for a call; one that died or babbled is replaced."""
         if self._running is not None and not self._running.channel.quiet():
             self.close()
         for _ in range(_STARTS):
@@ -291,9 +287,7 @@ class _Left:
 
 
 def _threads_s(pid: int) -> dict[str, tuple[float, float]]:
-    """Seconds that each thread has run, and has waited for a core; none where the system does not
-    say.
-    """
+    """Seconds that each thread has run and waited for a core; none where that is unknown."""
     found = {}
     with contextlib.suppress(OSError):
         for thread in Path(f"/proc/{pid}/task").iterdir():

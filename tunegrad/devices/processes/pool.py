@@ -61,9 +61,7 @@ class Started:
 
     @property
     def lost(self) -> bool:
-        """True when the calls were given up by the caller that waited for them, before they had all
-        ended.
-        """
+        """True when the caller that waited for the calls gave them up before all had ended."""
         return self._endings is None and not self._pool.runs(self)
 
     def close(self) -> None:
@@ -136,9 +134,7 @@ class WorkerPool:
             pool.join()
 
     def runs(self, started: Started) -> bool:
-        """True for calls that are under way, or have ended without their endings being
-        collected.
-        """
+        """True for calls that are under way, or whose endings are not collected yet."""
         return started is self._under_way
 
     def collect(self, started: Started) -> list[Ending]:

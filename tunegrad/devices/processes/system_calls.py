@@ -141,9 +141,7 @@ _NUMBERS = {
 
 
 def number(machine: str, name: str) -> int | None:
-    """The number of a system call on ``machine`` (as ``platform.machine`` has it); None where there
-    is no such call.
-    """
+    """The number of a system call on ``machine`` (as ``platform.machine``), or None."""
     return _NUMBERS[machine].get(name)
 
 
@@ -226,9 +224,7 @@ def filter_calls(reads: bool, threads: bool, channel: int) -> bool:
 
 
 def no_new_privileges() -> bool:
-    """No program that this process starts gets rights that this process lacks; whether the system
-    agreed.
-    """
+    """Keep programs that this process starts from gaining rights; True if the system agreed."""
     return bool(ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0)
 
 

@@ -86,18 +86,14 @@ class Dataset:
         return tuple(s.references for s in self.sets)
 
     def buffers(self, io: KernelIO, index: int, engine: Engine) -> list[Memory]:
-        """The buffer of each parameter in order, for input set ``index``; packed constants were
-        made by ``pack``.
-        """
+        """The buffer of each parameter in order, for set ``index``; ``pack`` makes constants."""
         packed = {param: self.packs[pack] for pack, param in _packs(io)}
         return [
             packed[p] if p.role == "pack" else self._buffer(p, index, engine) for p in io.params
         ]
 
     def pack(self, ios: Sequence[KernelIO], engine: Engine) -> None:
-        """Make the packed constants of what runs next; the oldest ones give way, and their memory
-        is used again.
-        """
+        """Make the packed constants of what runs next; the oldest give way to them."""
         wanted = {pack: param for io in ios for pack, param in _packs(io)}
         for pack, param in wanted.items():
             if pack in self.packs:
@@ -113,9 +109,7 @@ class Dataset:
             self.packs[pack] = buffer
 
     def bar(self, param: Parameter, index: int) -> Bar | None:
-        """The bar that an output must meet for the inputs of set ``index``; None where it has no
-        reference.
-        """
+        """The bar that an output must meet for input set ``index``; None without a reference."""
         reference = self.sets[index].references.get(param.name)
         if reference is None:
             return None
@@ -192,18 +186,14 @@ class Dataset:
         return found
 
     def _let_go(self, param: Parameter, values: Array, held: Array | None) -> None:
-        """Read what was drawn from the buffer from now on, where it is the same there: one copy is
-        enough.
-        """
+        """From now on read what was drawn from the buffer that holds the same: one is enough."""
         if held is not None and held.dtype == values.dtype:
             for each in self.sets:
                 if each.inputs[param.name] is values:
                     each.inputs[param.name] = held
 
     def _spare(self, nbytes: int, wanted: Collection[Pack]) -> Memory | None:
-        """The memory of a packed constant that gives way; None where there is room, or none is of
-        ``nbytes``.
-        """
+        """The memory of a packed constant that gives way; None if there is room, or none fits."""
         if len(self.packs) < _PACKS:
             return None
         idle = [pack for pack in self.packs if pack not in wanted]
@@ -284,9 +274,7 @@ def make_dataset(
     seed: int,
     known: References | None,
 ) -> Dataset:
-    """Draw the inputs of a kernel and compute what its outputs must be, unless the references are
-    ``known``.
-    """
+    """Draw the inputs of a kernel and compute its outputs, unless the references are ``known``."""
     sets: list[InputSet] = []
     kinds: Sequence[Kind] = load_hook(hooks.kinds)(candidate.payload) if hooks.kinds else KINDS
     for index, kind in enumerate(kinds):

@@ -248,9 +248,7 @@ def domain_of(kernel: Kernel, io: KernelIO) -> Domain:
 
 
 def _divides_by_a_sum(kernel: Kernel) -> bool:
-    """True when a sum that may have either sign is divided by, or has its logarithm or a power
-    taken.
-    """
+    """True when a sum of either sign is divided by, or has its logarithm or a power taken."""
     sums = {
         r.name
         for r in kernel.reduces
@@ -283,9 +281,7 @@ def _reads(x: Expr, names: Collection[str]) -> bool:
 
 
 def judgeable(r: Reference) -> Reference:
-    """The reference with a fault where hardly any element is finite: what computes nothing would
-    pass.
-    """
+    """The reference, with a fault where hardly any element is finite: anything would pass."""
     finite = int(np.isfinite(r.values).sum())
     if r.fault or finite * _FINITE >= r.values.size:
         return r

@@ -43,9 +43,7 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One array: its name, numpy's name of its dtype, how many elements, and how far into the
-    memory it starts.
-    """
+    """One array: its name, numpy's dtype, how many elements, and its offset in the memory."""
 
     name: str
     dtype: str

@@ -73,9 +73,7 @@ Sets = Sequence[dict[str, Array]]
 
 
 class KeptInputs:
-    """The input sets of the latest kernels by kernel key, ``limit_bytes`` of them; the oldest go
-    first.
-    """
+    """Input sets of the latest kernels by kernel key, within ``limit_bytes``; the oldest go."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit, self._bytes = limit_bytes, 0
@@ -348,9 +346,7 @@ def _constants(kind: DType, domain: Domain) -> npt.NDArray[Any]:
 
 
 def _integers(least: int, most: int, both: bool) -> npt.NDArray[np.float32]:
-    """A table of the integers from ``least`` to ``most``, half of them negative where ``both``
-    signs occur.
-    """
+    """A table of the integers from ``least`` to ``most``, half negative where signs differ."""
     at = np.arange(_TABLE)
     values = (at // 2 % (most - least + 1) + least).astype(np.float32)
     return np.where(at % 2 == 1, -values, values) if both else values
@@ -401,9 +397,7 @@ def _spread(kind: DType, how: Draw) -> npt.NDArray[Any]:
 
 
 def _specials(values: npt.NDArray[Any], kind: DType, how: Draw) -> npt.NDArray[Any]:
-    """A table with special values among ordinary ones; negative ones only where the domain has
-    them.
-    """
+    """A table with special values among ordinary ones; negative ones if the domain has them."""
     if how.level >= MILDEST:
         return values
     choice = np.arange(_TABLE) % 32
@@ -590,9 +584,7 @@ def applied(x: Expr) -> Iterator[Apply]:
 
 @memoized(64)
 def _wide(kernel: Kernel) -> int | None:
-    """The greatest reach that shows every shorter type, and for which all results are exact; None:
-    there is none.
-    """
+    """The greatest reach with exact results that shows every shorter type, or None."""
     if not _plain(kernel):
         return None
     return next((reach for reach in _WIDE if _score(kernel, DOMAINS[0], reach)[2]), None)
@@ -626,9 +618,7 @@ def _clamps_at_zero(x: Apply) -> bool:
 
 
 def _score(kernel: Kernel, domain: Domain, reach: int) -> tuple[int, int, bool]:
-    """Score of a reach: fewer fold steps that round, more exact results; and whether all are
-    exact.
-    """
+    """Score of a reach: fewer folds that round, more exact results; and if all are exact."""
     signs = signs_of(kernel, domain)
     drawn = {
         p.name: _of_an_exact_set(p, reach, domain, signs.get(p.name, 0))

@@ -49,9 +49,7 @@ class Referee:
         self._inputs = KeptInputs(limits.cache_bytes // _SHARE)
 
     def refer(self, kernels: Sequence[tuple[Candidate, KernelIO]], threads: int) -> None:
-        """Compute the references of kernels that are not here yet, several at once: numpy's work
-        needs no lock.
-        """
+        """Compute missing references of kernels, several at once: numpy's work needs no lock."""
         fresh = {
             c.kernel_key: (c, io) for c, io in kernels if self._kernels.get(c.kernel_key) is None
         }
@@ -63,9 +61,7 @@ class Referee:
                 self._keep(key, made)
 
     def prepare(self, candidate: Candidate, io: KernelIO) -> Places:
-        """Hand a kernel's inputs over; draw them, and compute its references, unless they are
-        here.
-        """
+        """Hand a kernel's inputs over; draw them and compute references unless they are here."""
         key = candidate.kernel_key
         kept, drawn = self._kernels.get(key), self._inputs.get(key)
         if kept is None or drawn is None:

@@ -1,6 +1,4 @@
-"""Tolerance of a result against a float64 reference: derived from dtype and reduction length, not a
-loose constant.
-"""
+"""Tolerance of a result against its float64 reference, derived from dtype and reduction length."""
 
 from __future__ import annotations
 
@@ -179,9 +177,7 @@ class Bar:
         return self.allowed.nbytes + special + sum(a.nbytes for a in self.finite or ())
 
     def judge(self, got: npt.NDArray[Any]) -> Mismatch:
-        """Compare an output buffer (flat, as stored); NaN and infinities must be in the same
-        places.
-        """
+        """Compare an output (flat, as stored); NaN and infinities must be in the same places."""
         if self.fault:
             return Mismatch(0, math.nan, math.nan, 0.0, 0.0, self.expected.size, self.fault)
         values = self.numbers(got)
@@ -253,17 +249,13 @@ def _within_bounds(
 def _undecided(
     expected: npt.NDArray[np.float64], allowed: npt.NDArray[np.float64], dtype: DType
 ) -> npt.NDArray[np.bool_]:
-    """Mask of elements where a right result may be an infinity or the largest number: those are not
-    compared.
-    """
+    """Mask of elements that may be infinite or the largest number: those are not compared."""
     with np.errstate(invalid="ignore"):
         return np.asarray(np.abs(np.abs(expected) - _LARGEST[dtype.name]) <= allowed)
 
 
 def _overflowed(expected: npt.NDArray[np.float64], dtype: DType) -> npt.NDArray[np.float64]:
-    """Expected values with infinities in place of those that float64 holds and ``dtype`` rounds to
-    one.
-    """
+    """Expected values with infinities where ``dtype`` rounds what float64 holds to one."""
     beyond = np.abs(expected) >= _LARGEST[dtype.name]
     if not beyond.any():
         return expected
@@ -271,9 +263,7 @@ def _overflowed(expected: npt.NDArray[np.float64], dtype: DType) -> npt.NDArray[
 
 
 def compare(got: npt.NDArray[Any], dtype: str, reference: Reference) -> Mismatch:
-    """Compare an output buffer (flat, as stored) with its reference; NaN and infinities must be in
-    the same places.
-    """
+    """Compare an output (flat, as stored) with its reference; NaN and infinities included."""
     return Bar.of(dtype, reference).judge(got)
 
 
@@ -287,8 +277,6 @@ def _widen(array: npt.NDArray[Any], dtype: DType) -> npt.NDArray[Any]:
 
 
 def _halves(pairs: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The bf16 values of words, both of one side by side; a reference holds the words as
-    integers.
-    """
+    """The bf16 values of words, both of one side by side; references hold words as integers."""
     words = np.ascontiguousarray(pairs.astype(np.uint32))
     return _widen(np.stack([words & 0xFFFF, words >> 16], axis=-1).reshape(-1), BF16)

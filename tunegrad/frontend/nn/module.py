@@ -33,9 +33,7 @@ __all__ = [
 
 
 class Parameter:
-    """A place for one array: its spec (named by the module that is loaded) and, once loaded, its
-    tensor.
-    """
+    """A place for one array: its spec, named when loaded, and then its tensor."""
 
     __slots__ = ("_requires_grad", "_tensor", "spec")
 

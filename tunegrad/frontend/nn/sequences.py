@@ -383,9 +383,7 @@ class TransformerEncoderLayer(_Block):
 
 
 class TransformerDecoderLayer(_Block):
-    """Self-attention, attention to a memory and a feed-forward network, each with a residual and a
-    norm.
-    """
+    """Self-attention, attention to a memory, feed-forward; each with a residual and a norm."""
 
     attentions = ("self_attn", "multihead_attn")
     multihead_attn: MultiheadAttention

@@ -1,6 +1,4 @@
-"""Operations on graph nodes: arithmetic, movement, folds, scans, sorting, indexing; and arrays as
-what nodes hold.
-"""
+"""Operations on graph nodes: arithmetic, movement, folds, scans, sorting, indexing; arrays."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ __all__ = [
 
 
 def substitute(outputs: tuple[Node, ...], replaced: Mapping[Node, Node]) -> tuple[Node, ...]:
-    """``outputs`` with every node in ``replaced`` exchanged for its partner, of the same shape and
-    dtype.
-    """
+    """``outputs`` with every node in ``replaced`` exchanged for its like-typed partner."""
     return rewritten(outputs, lambda node, _: replaced.get(node))
 
 

@@ -97,9 +97,7 @@ def divide(a: Operand, b: Operand) -> Node:
 
 
 def floor_divide(a: Operand, b: Operand) -> Node:
-    """Division rounded towards minus infinity, as Python's and numpy's ``//``; integers by zero
-    give 0.
-    """
+    """Division rounded towards minus infinity, as Python's ``//``; integers by zero give 0."""
     return _apply(Op.FLOORDIV, "floordiv", (a, b), _not_bool("floordiv", a, b))
 
 

@@ -201,9 +201,7 @@ def cumulative(kind: Fold, x: Node, axis: int) -> Node:
 
 
 def cumulative_extremum(kind: Literal["max", "min"], x: Node, axis: int) -> tuple[Node, Node]:
-    """The cumulative maximum or minimum and where it stands, an i64: the last of equal ones, as
-    ``torch.cummax``.
-    """
+    """The cumulative maximum or minimum and its place (i64, last of equals): ``torch.cummax``."""
     values = cumulative(kind, x, axis)
     at = axis_of(f"cum{kind}", axis, x.shape)
     new = compare("eq", x, values)

@@ -341,9 +341,7 @@ def _spread(x: Node, indices: Node, at: int) -> Node:
 
 
 def clamped(indices: Node, extent: int) -> Node:
-    """Indices from 0 to ``extent`` - 1, as a read takes them; those that are spread out before they
-    are.
-    """
+    """Indices from 0 to ``extent`` - 1, as a read takes them; spread-out ones as they were."""
     if indices.op is GraphOp.EXPAND:
         return graph.expand(clamped(indices.srcs[0], extent), indices.shape)
     if indices.op is GraphOp.RESHAPE:
@@ -357,9 +355,7 @@ def clamped(indices: Node, extent: int) -> Node:
 
 
 def _placed(source: Node, x: Node, at: int, fill: int = 0) -> Node:
-    """A source over places and sources: (.., places, sources, ..); ``fill`` past its end along the
-    other axes.
-    """
+    """A source over (.., places, sources, ..); ``fill`` past its end along the other axes."""
     widths = tuple(
         (0, 0 if d == at else n - s)
         for d, (n, s) in enumerate(zip(x.shape, source.shape, strict=True))

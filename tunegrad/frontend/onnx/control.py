@@ -66,9 +66,7 @@ def _if(n: NodeView) -> tuple[Value, ...]:
 
 
 def _held(n: NodeView, value: Value, place: Tensor) -> Value:
-    """Result of the one branch that fits, read at a place that is out of range where the other is
-    taken.
-    """
+    """Result of the one branch that fits, read out of range where the other is taken."""
     if isinstance(value, TensorList):
         held = [_held(n, v, place) for v in value]
         return TensorList(v for v in held if isinstance(v, Tensor | np.ndarray))

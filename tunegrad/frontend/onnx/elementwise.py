@@ -30,9 +30,7 @@ from .node import (
 
 
 def type_of(n: NodeView, to: int) -> DType | Kind:
-    """The type that a number of ONNX's stands for. Raises ModelError for a type that is not
-    there.
-    """
+    """The type that a number of ONNX's stands for. ModelError for a type that is not there."""
     try:
         return type_of_number(to)
     except Exception as error:  # a number that ONNX, numpy or tunegrad does not have
@@ -125,9 +123,7 @@ def _along(n: NodeView, place: int, dtype: DType | None = None) -> Tensor:
 
 
 def dynamically(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """DynamicQuantizeLinear: steps in u8, their scale and zero point, by the range of what is
-    there.
-    """
+    """DynamicQuantizeLinear: steps in u8, their scale and zero point, by the range."""
     low, high = x.amin().minimum(0.0), x.amax().maximum(0.0)
     scale = (high - low) / 255.0
     zero = (low.neg() / scale).clamp(0.0, 255.0).round()

@@ -69,9 +69,7 @@ def _slice(n: NodeView) -> Tensor | Known:
 
 
 def _range(start: int, end: int, step: int, extent: int) -> slice:
-    """The elements that ONNX means. Backwards, a start before the first one is the first one, where
-    Python has none.
-    """
+    """The elements that ONNX means: backwards, a start before the first one is the first one."""
     first, last = (p + extent if p < 0 else p for p in (start, end))
     if not extent or step > 0:
         return slice(max(0, min(first, extent)), max(0, min(last, extent)), step)

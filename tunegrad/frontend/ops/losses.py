@@ -146,9 +146,7 @@ def cross_entropy(
     input: Handle, target: TensorLike, weight: TensorLike | None = None, ignore_index: int = -100,
     reduction: How = "mean", label_smoothing: float = 0.0,
 ) -> Handle:  # fmt: skip
-    """``nll_loss`` of the log-softmax over classes (axis 1); targets may be probabilities of
-    input's shape.
-    """
+    """``nll_loss`` of the log-softmax over classes (axis 1); targets may be probabilities."""
     t, w = beside(input, target, "cross_entropy"), optional(weight, "cross_entropy")
     at = 1 if input.ndim > 1 else 0
     logs = log_softmax(input, at)

@@ -1,6 +1,4 @@
-"""Other shapes and places of the same elements, and padding. Nothing is moved until a kernel reads
-it.
-"""
+"""Other shapes and places of the same elements, and padding: kernels move them as they read."""
 
 from __future__ import annotations
 
@@ -70,9 +68,7 @@ def expand_dims(input: Handle, dim: int) -> Handle:
 
 @viewing
 def transpose(input: Handle, dim0: int | Sequence[int] = -2, dim1: int = -1, *more: int) -> Handle:
-    """Two dimensions exchanged, by default the last two; a list, or more than two numbers, is
-    numpy's permutation.
-    """
+    """Two dimensions exchanged, by default the last two; or numpy's permutation."""
     if isinstance(dim0, Sequence):
         return input.permute(dim0)
     if more:
@@ -116,9 +112,7 @@ def flipud(input: Handle) -> Handle:
 
 @operation
 def rot90(input: Handle, k: int = 1, dims: Sequence[int] = (0, 1)) -> Handle:
-    """Turned by ``k`` quarter turns in the plane of two dimensions, from the first towards the
-    second.
-    """
+    """Turned by ``k`` quarter turns in the plane of two dimensions, the first to the second."""
     axes = [axis_of("rot90", d, input.shape) for d in dims]
     if len(axes) != 2 or axes[0] == axes[1]:
         raise ShapeError(f"rot90: dims {tuple(dims)} of shape {input.shape} must be two")
@@ -199,9 +193,7 @@ def repeat_interleave(input: Handle, repeats: int, dim: int | None = None) -> Ha
 
 @viewing
 def split(input: T, split_size: Sections, dim: int = 0) -> tuple[T, ...]:
-    """Parts of ``split_size`` elements along ``dim`` (the last may be smaller), or of the sizes
-    in a list.
-    """
+    """Parts of ``split_size`` elements along ``dim`` (the last one the rest), or by sizes."""
     at = axis_of("split", dim, input.shape)
     extent = input.shape[at]
     if isinstance(split_size, int):
@@ -228,9 +220,7 @@ def chunk(input: T, chunks: int, dim: int = 0) -> tuple[T, ...]:
 
 @viewing
 def tensor_split(input: T, indices_or_sections: Sections, dim: int = 0) -> tuple[T, ...]:
-    """So many parts along ``dim``, the first ones larger by one; or cut at the indices of a
-    list.
-    """
+    """So many parts along ``dim``, the first ones larger by one; or cut at given indices."""
     extent = input.shape[axis_of("tensor_split", dim, input.shape)]
     if isinstance(indices_or_sections, int):
         n = integer("tensor_split", "sections", indices_or_sections, 1)

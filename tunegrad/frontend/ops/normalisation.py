@@ -166,9 +166,7 @@ def instance_norm(
     bias: TensorLike | None = None,
     eps: float = 1e-5,
 ) -> Handle:
-    """Zero mean and unit variance of each channel of each image, then ``* weight + bias`` by
-    channel.
-    """
+    """Zero mean, unit variance of each channel of each image, then ``* weight + bias``."""
     if input.ndim < 3:
         raise ShapeError(f"instance_norm: input {input.shape} must be (N, C, ...)")
     over = tuple(range(2, input.ndim))

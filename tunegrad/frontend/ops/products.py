@@ -28,9 +28,7 @@ from .reduction import masked_softmax, norm, softmax
 
 @operation
 def matmul(input: Handle, other: TensorLike, accumulate: DTypeLike | None = None) -> Handle:
-    """``input @ other``, its sums in ``accumulate``: f32 or f64 for floats, at least as wide as
-    the operands.
-    """
+    """``input @ other``, sums in ``accumulate``: f32 or f64 for floats, as wide at least."""
     fold = functools.partial(folds.matmul, accumulate=accumulate)
     return apply("matmul", fold, input, lift(other, "matmul"))
 
@@ -245,9 +243,7 @@ def bilinear(
 
 @operation
 def cosine_similarity(input: Handle, x2: TensorLike, dim: int = 1, eps: float = 1e-8) -> Handle:
-    """The cosine of the angle between vectors along ``dim``, whose lengths count as ``eps`` at
-    least.
-    """
+    """The cosine of the angle between vectors along ``dim``; lengths are at least ``eps``."""
     x, y = input._wide(), lift(x2, "cosine_similarity")._wide()
     lengths = norm(x, 2, dim).clamp(eps) * norm(y, 2, dim).clamp(eps)
     return ((x * y).sum(dim) / lengths)._as(input.float_type)

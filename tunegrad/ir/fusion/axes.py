@@ -77,9 +77,7 @@ def distinct_leaves(x: Expr) -> list[Expr]:
 
 
 def conditions(k: Kernel) -> Iterator[Valid]:
-    """The conditions of a kernel: those of its stores, of its loads, and those that it computes
-    with.
-    """
+    """The conditions of a kernel: of its stores, of its loads, and those it computes with."""
     return _conditions((s, distinct_leaves(s.expr)) for s in k.stages)
 
 
@@ -270,9 +268,7 @@ class _MergeState:
 
 
 def _merged(facts: _Facts, a: Axis, b: Axis) -> Kernel | None:
-    """The kernel with ``a`` (outer) and ``b`` (inner) as one axis, and all that must go with them;
-    or None.
-    """
+    """The kernel with ``a`` (outer) and ``b`` (inner) as one axis, and what goes along; or None."""
     m = _MergeState(facts)
     if not m.pair(a, b) or not _closed(m):
         return None
@@ -323,9 +319,7 @@ def _closed(m: _MergeState) -> bool:
 
 
 def _use_fits(m: _MergeState, p: Param, index: tuple[Index, ...], a: Axis, b: Axis) -> bool:
-    """True if one use of ``p`` lets ``a`` and ``b`` merge; the dimensions that merge with them are
-    noted.
-    """
+    """True if one use of ``p`` lets ``a`` and ``b`` merge; notes the dimensions that merge."""
     at_a = [d for d, i in enumerate(index) if a.name in i.names()]
     at_b = [d for d, i in enumerate(index) if b.name in i.names()]
     if at_a == at_b:
@@ -342,9 +336,7 @@ def _use_fits(m: _MergeState, p: Param, index: tuple[Index, ...], a: Axis, b: Ax
 
 
 def _dims_fit(m: _MergeState, p: Param, index: tuple[Index, ...], d: int) -> bool:
-    """True if one use of ``p`` reads dimensions d and d+1 with a pair of axes that spans them; the
-    pair is noted.
-    """
+    """True if one use of ``p`` reads dimensions d, d+1 with a pair that spans them; notes it."""
     outer, inner = index[d].key, index[d + 1].key
     group = m.facts.groups.get(outer, {})
     if inner not in group:

@@ -124,9 +124,7 @@ def _factors(x: Expr) -> list[tuple[Op, Expr]]:
 
 
 def _is_constant(x: Expr) -> bool:
-    """True if an expression is made of results that are one value for each point, and numbers
-    beside them.
-    """
+    """True if an expression is made of results with one value a point, and of numbers."""
     leaves = tuple(distinct_leaves(x))
     return any(isinstance(y, Value) for y in leaves) and all(
         isinstance(y, Const) or (isinstance(y, Value) and not y.index) for y in leaves
@@ -447,9 +445,7 @@ def _reshaped(
 
 
 def interleaves(chain: Sequence[Node]) -> bool:
-    """True if a dimension of the first of these views is made of parts of several dimensions of the
-    last.
-    """
+    """True if a dimension of the first of these views mixes several dimensions of the last."""
     if 0 in chain[-1].shape:
         return False
     parts = [[(d, s)] for d, s in enumerate(chain[-1].shape)]
@@ -592,9 +588,7 @@ class _Builder:
         return cast_to(value, root.dtype)
 
     def emit(self, node: Node, place: Place, valid: Valid) -> Expr:
-        """The element of ``node`` at a place, in its compute type (or as loaded); zero where a
-        PAD says so.
-        """
+        """The element of ``node`` at a place, in its compute type (or as loaded); zero in a PAD."""
         pads: list[Valid] = []
         while True:
             if self._is_buffer(node):

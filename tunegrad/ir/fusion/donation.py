@@ -87,9 +87,7 @@ def _ordered(kernel: Kernel, over: dict[str, str]) -> tuple[Stage, ...] | None:
 
 
 def _sorted(count: int, edges: Iterable[tuple[int, int]]) -> list[int] | None:
-    """Numbers below ``count`` in the least order that the edges (first, then) allow; None for a
-    cycle.
-    """
+    """Numbers below ``count`` in the least order that the edges (first, then) allow, or None."""
     then: list[list[int]] = [[] for _ in range(count)]
     waits = [0] * count
     for a, b in set(edges):

@@ -85,9 +85,7 @@ class Regions:
             self._insert(i)
 
     def meeting(self, i: int) -> int | None:
-        """The position of the immediate post-dominator of node ``i``; None when its uses never meet
-        again.
-        """
+        """The position of the immediate post-dominator of node ``i``; None when uses never meet."""
         parent = self._parent[i]
         return None if parent == _SINK else parent
 
@@ -212,9 +210,7 @@ def resolve(node: Node) -> Node:
 
 
 def target_of(output: Node) -> Node:
-    """The node that the kernel of an output computes: a copy of it, where a fence asks for another
-    layout.
-    """
+    """The node that an output's kernel computes: a copy, where a fence asks for a layout."""
     if _asks_layout(output):
         return Node(GraphOp.CONTIGUOUS, (output,), None, output.shape, output.dtype)
     return resolve(output)
@@ -226,9 +222,7 @@ def _asks_layout(node: Node) -> bool:
 
 
 def realized_nodes(outputs: tuple[Node, ...]) -> tuple[list[Node], set[Node]]:
-    """The graph in topological order, and the nodes that get memory (inputs and constants have it
-    already).
-    """
+    """The graph in topological order, and the nodes that get memory: no inputs, no constants."""
     order = topological(outputs)
     r = _Realizer(order, outputs)
     for i in range(len(order)):
@@ -246,9 +240,7 @@ class _Realizer:
         self.states: dict[Node, State] = {}
 
     def state(self, n: Node) -> State:
-        """The contents of a kernel that inlines ``n``, given the tensors that are realised by
-        now.
-        """
+        """The contents of a kernel that inlines ``n``, given the tensors realised by now."""
         if n in self.covered:
             return _LEAF
         s = self.states[n]
@@ -608,9 +600,7 @@ def _permuted(n: Node, s: State) -> State:
 
 
 def _reshaped(n: Node, src: Node, s: State) -> State:
-    """The state seen through a reshape: groups of dimensions that are all own, or not at all, keep
-    it.
-    """
+    """The state through a reshape: groups of dimensions all own, or none of them, keep it."""
     if s.heavy is not None:
         groups = reshape_groups(src.shape, n.shape)
         merged = (after for before, after in groups if len(before) > 1 or s.merged & {*before})
@@ -799,9 +789,7 @@ class _Cutting:
             }
 
     def _draft_all(self) -> None:
-        """Fill ``done`` with the drafts of the targets and all they read; drop those nothing reads
-        any more.
-        """
+        """Fill ``done`` with the drafts of the targets and all they read; drop what is not read."""
         stack, needed = list(self.targets), set[Node]()
         while stack:
             n = stack.pop()

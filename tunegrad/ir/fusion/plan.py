@@ -521,9 +521,7 @@ def kernel_origin(d: Draft) -> tuple[str, ...]:
 
 
 def kernel_name(d: Draft, k: Kernel) -> str:
-    """A short description of what ``k``, drafted as ``d``, computes; of its first output, where it
-    has several.
-    """
+    """A short description of what ``k``, drafted as ``d``, computes in its first output."""
     more = f" +{len(d.siblings)} output{'s' * (len(d.siblings) > 1)}" if d.siblings else ""
     return _first_name(d, k) + more
 
@@ -636,9 +634,7 @@ def _epilogue(maps: list[Node], d: Draft) -> str:
 
 
 def _reads(n: Node, d: Draft) -> bool:
-    """True if ``n`` is a tensor in memory of the output's size, widened or not; of bytes,
-    dequantised or not.
-    """
+    """True if ``n`` is a tensor in memory of the output's size, widened or dequantised or not."""
     n = n.srcs[0] if converts_reads(n) else n
     below = n
     while below.op is GraphOp.MAP and below.arg in (Op.SUB, Op.MUL):

@@ -189,9 +189,7 @@ def schedule(
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """A graph cut into kernels: the drafts, the form of its images, and how they become a
-    schedule.
-    """
+    """A graph cut into kernels: the drafts, the form of its images, how they are scheduled."""
 
     drafts: Drafts
     names: tuple[str, ...]
@@ -404,9 +402,7 @@ class _Assembler:
         return Launch(kernel, args, kernel.name, kernel.origin)
 
     def _view(self, buffer: int, p: Param, start: int) -> int:
-        """The buffer that is the part of another one which a kernel reads; that one, where it is
-        the whole.
-        """
+        """The buffer that is the part of another one that a kernel reads; the whole one itself."""
         whole = self.buffers[buffer]
         if p.nbytes == whole.nbytes:
             return buffer
@@ -452,17 +448,13 @@ class Edge:
 
     @property
     def key(self) -> str:
-        """The region's key in the store: 32 hex digits of the SHA-256 of its text, as a
-        kernel's.
-        """
+        """The region's key in the store: 32 hex digits of its text's SHA-256, as a kernel's."""
         return key_of(self.region)
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """The change that an edge makes in its first place: kernels that go, and those that come
-    instead.
-    """
+    """The change that an edge makes in its first place: kernels that go, those that come."""
 
     edge: Edge
     before: tuple[Kernel, ...]
@@ -523,9 +515,7 @@ class Alternatives:
         return tuple(found.values())
 
     def alternative(self, edge: Edge) -> Alternative | None:
-        """The change that the edge makes; None for a void toggle, or one after which the same
-        kernels run.
-        """
+        """The change that the edge makes; None where the same kernels run after it."""
         other = self.fusion.toggled({edge.places[0]})
         if other is self.fusion:
             return None
@@ -540,9 +530,7 @@ class Alternatives:
         return None if same else Alternative(edge, gone, come)
 
     def toggles(self, edges: Iterable[Edge]) -> frozenset[int]:
-        """The edges at all their places, without those whose region has been changed by one
-        before.
-        """
+        """The edges at all places, without those whose region was changed by one before."""
         changed: set[Node] = set()
         chosen: set[int] = set()
         for edge in edges:
@@ -608,9 +596,7 @@ class Alternatives:
                     yield n, f"store_{op}_{_label(n, d, labels)[:8]}"
 
     def _above(self, n: Node, d: Draft) -> Node:
-        """The last of the views that are all there is of ``n``: an image is stored as one, not as a
-        row of sums.
-        """
+        """The last view that is all there is of ``n``: an image is stored as one, not as rows."""
         while len(self.readers[n]) == 1 and n is not d.node and self.readers[n][0].op in _VIEWS:
             n = self.readers[n][0]
         return n
@@ -646,9 +632,7 @@ class Alternatives:
 
 
 def _label(node: Node, d: Draft, known: dict[Node, str]) -> str:
-    """A hash of what a node computes from the buffers that its kernel reads; the same in every
-    process.
-    """
+    """A hash of what a node computes from what its kernel reads; the same in every process."""
     leaves = {n: name for name, n in d.reads.items()}
     stack = [node]
     while stack:

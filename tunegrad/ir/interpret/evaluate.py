@@ -67,9 +67,7 @@ def evaluate(
 
 
 def _sums_floats(n: Node) -> bool:
-    """True for a sum of floats, and for one of products of bytes as a float: a variant on floats
-    rounds it.
-    """
+    """True for a sum of floats, or of products of bytes as a float, which a variant rounds."""
     if n.op is GraphOp.CAST and n.dtype.is_float:
         x = n.srcs[0]
         while x.op in MOVEMENT or (x.op is GraphOp.MAP and x.arg in (Op.ADD, Op.SUB)):
@@ -194,9 +192,7 @@ def _reduce(node: Node, x: Array) -> Array:
 
 
 def _sum_of_products(node: Node, a: Array, b: Array) -> Array:
-    """The sum of ``a * b`` over the node's axes, where broadcast dimensions (stride 0) are read
-    once.
-    """
+    """The sum of ``a * b`` over the node's axes; broadcast dimensions (stride 0) read once."""
     axes = typed(tuple[Op, tuple[int, ...]], node.arg)[1]
     shape = a.shape
     dims = [[d for d, n in enumerate(shape) if n > 1 and x.strides[d]] for x in (a, b)]
@@ -294,9 +290,7 @@ def _bare(s: Stage) -> Stage:
 
 
 def in_float64(k: Kernel) -> Kernel:
-    """``k`` computed and stored in f64 (where it is floating point); inputs and layouts
-    unchanged.
-    """
+    """``k`` computed and stored in f64 where it is floating point; inputs, layouts as before."""
     stages: list[Stage] = []
     outputs = {p.name: p.dtype for p in k.outputs}
     memo: dict[int, Expr] = {}

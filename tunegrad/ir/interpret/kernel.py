@@ -147,9 +147,7 @@ def one_blas_thread() -> None:
 
 
 def contraction_of(k: Kernel, r: Reduce) -> Contraction | None:
-    """A sum of products as a contraction; None for another reduction, or where a factor reads an
-    earlier one.
-    """
+    """A sum of products as a contraction; None for others, or if a factor reads an earlier one."""
     x = r.expr
     if r.rows or r.op is not Op.ADD or not isinstance(x, Apply):
         return None
@@ -505,9 +503,7 @@ class Run:
         return total
 
     def _row(self, s: Reduce, points: Points, values: dict[str, Array]) -> Array:
-        """A reduction whose result is a row: dimensions of the points, then one for each of its
-        axes.
-        """
+        """A reduction whose result is a row: dimensions of the points, then one for each axis."""
         self._go_to(points, own_points(s.axes, 0, _extent(s.axes)))
         dtype, shape = self._dtype(s.dtype), self.points.shape
         kept, factors = len(points.shape) + s.rows, _row_factors(s)

@@ -496,9 +496,7 @@ def _is_plain(zero: Node | None, after: Moves) -> bool:
 
 
 def _shifted(a: _Factor, shift: int) -> _Factor | None:
-    """A factor that is moved by 128 or -128, to the other type; None where more than its own
-    numbers is padded.
-    """
+    """A factor moved by 128 or -128, to the other type; None where padding is not its own."""
     if not shift:
         return a
     front = a.moves[: _pads(a.moves)]
@@ -568,9 +566,7 @@ def _words(f: _Factor, d: int) -> Node:
 
 
 def _at_results(zero: Node, moves: Moves, product: Node, axes: tuple[int, ...]) -> Node | None:
-    """A zero point, or a scale, at the results of a sum over ``axes``; None where it changes along
-    those.
-    """
+    """A zero point, or a scale, at the results of a sum over ``axes``; None if it varies there."""
     results = tuple((0, 1 if i in axes else s) for i, s in enumerate(product.shape))
     if _is_one(zero):
         return _everywhere(zero, tuple(end for _, end in results))

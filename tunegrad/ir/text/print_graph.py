@@ -40,9 +40,7 @@ def described(n: Node) -> str:
 
 
 def _before(n: Node) -> tuple[str, ...]:
-    """Texts between the operation and its sources: names, values, the operation of a map or
-    reduction.
-    """
+    """Texts between the operation and its sources: names, values, a map's or fold's operation."""
     arg = cast(Any, n.arg)
     if n.op is GraphOp.CONST:
         data = cast(ConstData, arg)

@@ -322,9 +322,7 @@ def _moved(n: Node, at: At, depth: int) -> At:
 
 
 def _reshaped(at: At, shape: tuple[int, ...], src: tuple[int, ...], none: Array) -> At:
-    """Positions of equal row-major order; dimensions that make up others are taken apart only with
-    those.
-    """
+    """Positions of equal row-major order; dimensions split together with those they make up."""
     found = [none] * len(src)
     outer = [d for d in range(len(shape)) if shape[d] != 1]
     inner = [d for d in range(len(src)) if src[d] != 1]

@@ -262,9 +262,7 @@ def memory_of(at: Sequence[Array], layout: Layout, depth: int) -> Array:
 
 
 def position_of(offset: Array, layout: Layout) -> Array:
-    """Row-major positions of the elements that are at offsets in memory; what no element has is
-    past them all.
-    """
+    """Row-major positions of the elements at offsets in memory; past them all where none is."""
     if layout.is_row_major:
         return offset
     at: list[Any] = [0] * len(layout.shape)

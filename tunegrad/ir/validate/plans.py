@@ -182,9 +182,7 @@ def groups_of(plan: LaunchPlan) -> Iterator[Group]:
 
 
 def _read_by(plan: LaunchPlan, launches: Sequence[Launch]) -> dict[Node, int]:
-    """The nodes that launches read from memory, numbered in order; none of those that they only
-    write.
-    """
+    """The nodes that launches read from memory, in order; none that they only write."""
     found: dict[Node, int] = {}
     for i in (i for x in launches for i in x.reads):
         b = plan.buffers[plan.memory(i)]

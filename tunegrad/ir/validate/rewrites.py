@@ -174,9 +174,7 @@ class _Inputs:
         self.places: dict[Node, int] = {}
 
     def all_of(self, n: Node) -> list[int] | None:
-        """All elements of a tensor of integers or truths; None where they are too many, or can not
-        be worked out.
-        """
+        """All elements of a tensor of integers or truths; None if too many, or not worked out."""
         cone = topological((n,))
         if n.size * terms_behind(cone, (), n) > SAMPLED_TERMS:
             return None
@@ -202,9 +200,7 @@ class _Inputs:
 
 
 def _images(order: list[Node], steps: Sequence[Step]) -> dict[Node, Node]:
-    """The last image of each node; where a step does not know one, its operation on its sources'
-    images.
-    """
+    """The last image of each node; else its operation on its sources' images."""
     found = {n: n for n in order}
     for i, step in enumerate(steps):
         images: dict[Node, Node] = {}
@@ -444,9 +440,7 @@ class _Pair:
         return np.where(ends < 0, drawn, end.astype(n.dtype.numpy))
 
     def _sums_of_constants(self) -> bool:
-        """True if both are constant sums of floats that are equal but for the order in which
-        folding adds them up.
-        """
+        """True if both are constant sums of floats, equal but for the order of adding up."""
         order = topological((self.made, self.image))
         sums = [n for n in order if n.op is GraphOp.REDUCE and n.dtype.is_float]
         if not sums or any(n.op is GraphOp.INPUT for n in order) or not self.made.dtype.is_float:

@@ -1,6 +1,4 @@
-"""Convolutions between copies: images with channels last, the windows of all pixels, and bytes as
-floats.
-"""
+"""Convolutions between copies: images channels last, windows of all pixels, bytes as floats."""
 
 from __future__ import annotations
 
@@ -131,9 +129,7 @@ def _parts(
 
 
 def _stored_at(stages: list[Stage], axis: str) -> int:
-    """Dimension of the store's index that holds an axis: shared axes go outermost stored dimension
-    first.
-    """
+    """Dimension of the store's index that holds an axis: shared ones, outermost first."""
     store = next(s for s in stages if isinstance(s, Store))
     return next((d for d, i in enumerate(store.index) if axis in i.names()), 0)
 
@@ -148,9 +144,7 @@ def _moved(p: Param, dim: int) -> Param:
 
 
 def _copy(to: Param, source: Param, dim: int, to_last: bool) -> Kernel:
-    """``to`` gets the elements of ``source`` with dimension ``dim`` moved to the end, or back from
-    there.
-    """
+    """``to`` gets ``source`` with dimension ``dim`` moved to the end, or back from there."""
     axes = tuple(Axis(f"d{i}", e) for i, e in enumerate(to.shape))
     index = tuple(a.index for a in axes)
     moved = (*index[:dim], index[-1], *index[dim:-1]) if to_last else _last(index, dim)
@@ -207,9 +201,7 @@ class Im2col:
 
 
 def im2col(kernel: Kernel) -> Im2col | None:
-    """The parts of a convolution of few channels with constant weights; None for any other
-    kernel.
-    """
+    """The parts of a convolution of few channels with constant weights, or None."""
     found = products_summed(kernel)
     if found is None or not all(s.valid.always for s in kernel.stores):
         return None
@@ -242,9 +234,7 @@ def im2col(kernel: Kernel) -> Im2col | None:
 
 
 def _windowed(x: Load, reduce: Reduce, pixels: list[Axis]) -> bool:
-    """True if pixels and window walk a dimension together, and the window walks few channels
-    alone.
-    """
+    """True if pixels and window walk a dimension together, and few channels the window alone."""
     window = {a.name for a in reduce.axes}
     shared = any(a.name in i.names() and window & i.names() for i in x.index for a in pixels)
     alone = {i.key: a.extent for a in reduce.axes for i in x.index if i.key == a.name}
@@ -443,9 +433,7 @@ def _of_floats(x: Expr, total: str) -> Expr | None:
 
 
 def _bytes_apart(source: Param, image: Param, at: int, name: str) -> Kernel:
-    """``image`` gets the bytes of words as floats, the first byte of all words before the second
-    ones.
-    """
+    """``image`` gets the bytes of words as floats: first bytes of all words, then second ones."""
     axes = tuple(Axis(f"d{i}", e) for i, e in enumerate(source.shape))
     index = tuple(a.index for a in axes)
     word = Load(source.name, index, source.dtype)

@@ -50,9 +50,7 @@ it again and again.
 
 
 def variants_of(kernel: Kernel) -> tuple[str, ...]:
-    """The variants that compute what ``kernel`` does, "direct" first; it alone where a fence fixes
-    the schedule.
-    """
+    """The variants that compute what ``kernel`` does, "direct" first; alone if a fence fixes it."""
     names = [DIRECT]
     if kernel.fixed:
         return (DIRECT,)
@@ -83,9 +81,7 @@ def variants_of(kernel: Kernel) -> tuple[str, ...]:
 
 
 def exact(variant: str) -> bool:
-    """True if a variant adds the same terms, in some order: all but Winograd's, and floats for
-    bytes.
-    """
+    """True if a variant adds the same terms in some order: not Winograd's, nor floats for bytes."""
     return "winograd" not in variant and not on_floats(variant)
 
 
@@ -108,9 +104,7 @@ def parts_of(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
 
 @memoized()
 def _made(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
-    """The kernels of a variant that is not direct; a tune asks for the same ones at every step of
-    choosing.
-    """
+    """The kernels of a variant that is not direct; a tune asks for the same ones repeatedly."""
     if variant.startswith(_MOVED):
         moved = _channels_last(kernel, variant)
         parts = (moved.before, *parts_of(moved.kernel, _inner(variant)), moved.after)
@@ -198,16 +192,12 @@ def _winograd(kernel: Kernel, variant: str, names: tuple[str, ...]) -> Winograd:
 
 
 def _names(kernel: Kernel) -> tuple[str, ...]:
-    """Names of the parameters: kernels of one text may differ in them, and variants name
-    parameters.
-    """
+    """Names of the parameters: kernels of one text may differ in them, and variants name them."""
     return tuple(p.name for p in kernel.params)
 
 
 def rewrite(schedule: LaunchPlan, picks: Mapping[str, str]) -> LaunchPlan:
-    """The schedule with every kernel as the variant that ``picks`` names for its key; direct where
-    it names none.
-    """
+    """The schedule with every kernel as the variant that ``picks`` names for its key, or direct."""
     if all(v == DIRECT for v in picks.values()):
         return schedule
     work = _Rewriting(list(schedule.buffers))

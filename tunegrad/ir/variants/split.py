@@ -70,9 +70,7 @@ class Split:
 
 
 def splits_of(kernel: Kernel) -> tuple[tuple[int, int], ...]:
-    """(chunks, lanes) of the splits that can pay; none for a kernel that has many results or no
-    long reduction.
-    """
+    """(chunks, lanes) of the splits that can pay; none for many results or short reductions."""
     if not _matches(kernel):
         return ()
     terms = prod(a.extent for a in kernel.reduces[0].axes)
@@ -86,9 +84,7 @@ def splits_of(kernel: Kernel) -> tuple[tuple[int, int], ...]:
 
 
 def reads_rows(kernel: Kernel) -> bool:
-    """True if the loads of the first reduction walk memory along one of its axes, number by
-    number.
-    """
+    """True if the loads of the first reduction walk memory number by number along an axis."""
     reduce = kernel.reduces[0]
     offsets = [
         kernel.param(x.param).layout.offset(x.index)
@@ -99,9 +95,7 @@ def reads_rows(kernel: Kernel) -> bool:
 
 
 def split(kernel: Kernel, chunks: int, lanes: int = 1) -> Split | None:
-    """The two kernels for about ``chunks`` chunks; None where the kernel is no reduction and its
-    stores.
-    """
+    """The two kernels for about ``chunks`` chunks; None unless it is a reduction and stores."""
     if not _matches(kernel):
         return None
     k = kernel.canonical()
@@ -147,9 +141,7 @@ def _axis(reduce: Reduce, parts: int) -> Axis:
 
 
 def _divisor(extent: int, near: int) -> int:
-    """The divisor of ``extent`` that is nearest to ``near``; ``near`` itself where none is within a
-    factor of two.
-    """
+    """The divisor of ``extent`` nearest to ``near``; ``near`` if none is within a factor of two."""
     found = [d for d in range(max(1, near // 2), min(extent, 2 * near) + 1) if extent % d == 0]
     return min(found, key=lambda d: abs(d - near), default=min(near, extent))
 
@@ -174,9 +166,7 @@ def _lanes(kernel: Kernel) -> int:
 
 
 def _width(kernel: Kernel, x: Load, axis: Axis) -> int:
-    """Numbers of a row: what the reduction's axis moves by, if all shared axes walk a dense block
-    of that size.
-    """
+    """Numbers of a row: the step of the reduction's axis, if shared axes walk a dense block."""
     if not x.valid.always or not kernel.param(x.param).layout.is_row_major:
         return 0
     offset = kernel.param(x.param).layout.offset(x.index)

@@ -204,9 +204,7 @@ def _forward(r: Reduce, x: Expr, w: Load) -> tuple[Expr, Load]:
 
 
 def _joined(kernel: Kernel, r: Reduce, x: Expr, w: Load) -> Conv3x3 | None:
-    """Of images that are chosen among by their channel, each of them a convolution with these
-    weights.
-    """
+    """Of images chosen among by their channel, each of them a convolution with these weights."""
     if isinstance(x, Load):
         return _roles(kernel, r, x, w) if kernel.param(x.param).dtype == F32 else None
     if not isinstance(x, Apply) or x.op is not Op.WHERE:

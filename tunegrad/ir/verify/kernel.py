@@ -304,17 +304,13 @@ class _Verifier:
             raise self.fail(f"{what} some elements twice and some never")
 
     def _own_axes(self, s: Store, dims: list[int]) -> dict[str, int]:
-        """Extents of the axes that a store runs over, less those that count through the other
-        dimensions.
-        """
+        """Extents of the axes that a store runs over, less those of the other dimensions."""
         gone = {n for d, i in enumerate(s.index) if d not in dims for n in i.names()}
         return {a.name: a.extent for a in (*self.kernel.axes, *s.axes) if a.name not in gone}
 
 
 def _counted_through(s: Store, d: int, extent: int) -> bool:
-    """True if dimension ``d`` of a store's index is one axis, of that extent, that no other part of
-    it uses.
-    """
+    """True if dimension ``d`` of a store's index is one axis of that extent, its alone."""
     i = s.index[d]
     if (i.lo, i.hi) != (0, extent - 1) or len(i.terms) != 1:
         return False
@@ -368,9 +364,7 @@ def _holds(valid: Valid, env: dict[str, NDArray[np.int64]]) -> NDArray[np.bool_]
 def _is_mixed_radix(
     index: tuple[Index, ...], axes: tuple[Axis, ...], shape: tuple[int, ...]
 ) -> bool:
-    """True if each dimension's index counts through exactly its extent with axes that no other
-    dimension uses.
-    """
+    """True if each dimension's index counts through its extent with axes of its own."""
     extents = {a.name: a.extent for a in axes}
     for i, extent in zip(index, shape, strict=True):
         radix = 1

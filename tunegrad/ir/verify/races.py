@@ -281,9 +281,7 @@ def _is_below(index: Index, limit: int, facts: Callable[[], Facts]) -> bool:
 
 
 def narrowed(index: Index, facts: Facts) -> Index:
-    """The sum where the facts hold: each variable has the range that one fact at a time leaves
-    it.
-    """
+    """The sum where the facts hold: each variable in the range that one fact leaves it."""
     limits: dict[str, tuple[int, int]] = {}
     for fact in facts:
         for v, k in fact.terms:
@@ -299,9 +297,7 @@ def narrowed(index: Index, facts: Facts) -> Index:
 
 
 def pinned(family: Family) -> dict[str, int]:
-    """The variables of its terms that facts leave one value, with it; they are taken out of the
-    terms.
-    """
+    """The variables that facts leave one value, with it; they are taken out of the terms."""
     facts = family.facts()
     found = {}
     for v, _ in family.terms:
@@ -326,9 +322,7 @@ def told(sums: Iterable[_Terms]) -> frozenset[str]:
 
 
 def _alone(terms: _Terms) -> Iterable[Atom]:
-    """The atoms of a sum that are digits of its own: ``g*high + low`` tells both where ``low``
-    spans less than g.
-    """
+    """The atoms of a sum that are its digits: ``g*high + low`` tells both if ``low`` is below g."""
     for g in sorted({abs(c) for _, c in terms} - {1}, reverse=True) if len(terms) > 1 else ():
         low = tuple([t for t in terms if t[1] % g])
         index = Index(low, 0)
@@ -342,9 +336,7 @@ def _alone(terms: _Terms) -> Iterable[Atom]:
 
 
 def _wholes(new: Atom, atoms: set[Atom]) -> list[_Terms]:
-    """n, where n // d and m % d are known, n - m is the same modulo d always, and ``new`` is one of
-    them
-    """
+    """n, where n // d and m % d are known and n - m is constant modulo d; ``new`` is one of them"""
     found = []
     for m in [a for a in ((new,) if isinstance(new, Mod) else atoms) if isinstance(a, Mod)]:
         if atoms.issuperset(a for a, _ in (m.num // m.den).terms):
@@ -489,9 +481,7 @@ _Around = tuple[For | _Branch, ...]
 
 @dataclass(slots=True)
 class _Accesses:
-    """Loads, or stores, of memory that others see, at one place: their addresses differ by
-    constants.
-    """
+    """Loads, or stores, of shared memory at one place: their addresses differ by constants."""
 
     instrs: list[p.Load | p.Store]
     around: _Around
@@ -604,9 +594,7 @@ def _in_place(program: Program) -> Program:
 
 
 class _Seen:
-    """Every access of memory that is written and not private, and the stretches of code between
-    barriers.
-    """
+    """Every access of written memory that is not private, and the code between barriers."""
 
     def __init__(self, program: Program, grouped: bool) -> None:
         self.program, self.grouped = program, grouped
@@ -846,9 +834,7 @@ class _Level:
             self._race(a.instrs[n], b.instrs[m])
 
     def _either(self, a: _Accesses, b: _Accesses) -> bool:
-        """True if they stand in the two branches of a condition that holds for all actors in a
-        phase, or for none.
-        """
+        """True if they stand in the two branches of a condition that is the same for all actors."""
         fixed = self._fixed(a) & self._fixed(b)
         sides = {id(x.condition): x.taken for x in a.around if isinstance(x, _Branch)}
         return any(

@@ -39,9 +39,7 @@ class Action(ABC):
 
     @abstractmethod
     def apply(self, tree: LoopTree) -> LoopTree:
-        """The rewritten tree; raises IllegalAction and leaves ``tree`` as it is when the action is
-        not legal.
-        """
+        """The rewritten tree; IllegalAction when the action is not legal. ``tree`` stays."""
 
     @classmethod
     @abstractmethod

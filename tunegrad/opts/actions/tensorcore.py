@@ -188,18 +188,14 @@ def factors(tree: LoopTree, m: str, n: str) -> tuple[Load, Load]:
 
 
 def taken_as(x: Expr) -> str:
-    """The type in which a unit takes a factor: tf32 where an f32 is rounded to it, else the
-    factor's dtype.
-    """
+    """The type in which a unit takes a factor: tf32 for a rounded f32, else the factor's dtype."""
     if isinstance(x, Apply) and x.op is Op.TF32:
         return str(x.op)
     return x.x.dtype.name if isinstance(x, Cast) else x.dtype.name
 
 
 def _load(x: Expr) -> Load | None:
-    """A load, or one that is widened to what is summed or rounded to tf32; none whose place depends
-    on data.
-    """
+    """A load, or one widened or rounded to tf32; none whose place depends on data."""
     if isinstance(x, Cast):
         x = x.x
     elif isinstance(x, Apply) and x.op is Op.TF32:

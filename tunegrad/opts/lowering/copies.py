@@ -197,9 +197,7 @@ def copies_ahead(
 def emit_copies(
     tree: LoopTree, b: Builder, plans: list[StagedCopy], env: dict[str, Index], again: bool
 ) -> None:
-    """The copies at one place, between barriers where others read them; ``again`` says the place
-    runs repeatedly.
-    """
+    """The copies at one place, between barriers; ``again`` says that it runs repeatedly."""
     plans = [p for p in plans if p.space != "pack"]
     together = [p for p in plans if p.space != "thread"]
     if together and again:

@@ -87,9 +87,7 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The cut of a chain of additions, and the code that adds the accumulators into wide ones and
-    clears them.
-    """
+    """The cut of a chain of additions, and code that adds accumulators into wide ones."""
 
     cut: Cut
     flush: Callable[[], None]
@@ -138,9 +136,7 @@ class Region:
             self.allocs.append(slice_alloc(self.staged_epilogue))
 
     def emit(self) -> None:
-        """The region, without its conditions where they all hold, and split into full and remainder
-        tiles.
-        """
+        """The region, without conditions that always hold, split into full and remainder tiles."""
         inside, conditions = interior(
             self.tree, self.plans, self.shapes, self.over, self.terms.keys()
         )
@@ -230,9 +226,7 @@ class Region:
         return self._chain_form(first, r) == self._chain_form(i, s)
 
     def _chain_form(self, i: int, s: Reduce) -> object:
-        """The loops of a reduction, without their names; unlike any other where work-items share
-        them out.
-        """
+        """The loops of a reduction, without names; unlike any other where work-items share them."""
         own, places = self.tree.own(i), {a.name: n for n, a in enumerate(s.axes)}
         if self.own_items(i) is not None or any(len(x.axes) > 1 for x in own):
             return i
@@ -243,9 +237,7 @@ class Region:
         return [a.extent for a in s.axes], loops, tails, cut and (at[cut.loop], cut.step)
 
     def _jammed(self, run: Sequence[tuple[int, Reduce]], limits: Limits) -> None:
-        """Reductions of one length in the loops of the first: what they load of one tensor is
-        loaded once.
-        """
+        """Reductions of one length in the loops of the first: common loads are loaded once."""
         first, r = run[0]
         points = self.points(list(self.tree.shared_registers), limits, self.lanes_of[first])
         begun = [self._begun(i, s, points) for i, s in run]
@@ -653,9 +645,7 @@ class Region:
         return None if n >= lane.extent else n
 
     def values(self, i: int, env: Env) -> Values:
-        """The values of a stage; stages that run at the same points share one, and what it has
-        worked out.
-        """
+        """The values of a stage; stages that run at the same points share one."""
         alone = (
             bool(env) or bool(self.tree.kernel.stages[i].axes) or any(s == i for s, _ in self.plans)
         )

@@ -431,9 +431,7 @@ class Tiles:
     # products
 
     def _products(self, values: Values, steps: Point) -> None:
-        """All tiles once: operands are loaded when first read, and leave their registers after the
-        last one.
-        """
+        """All tiles once: operands are loaded when first read, and leave after their last read."""
         k = self.loops.unit.shape[2]
         sides = dict(self._operands())
         todo = [(p, tuple((side, self._of(side, p)) for side in sides)) for p in self.sums]

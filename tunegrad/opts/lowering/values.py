@@ -174,9 +174,7 @@ def interior(
 
 @memoized(64)
 def _conditions(kernel: Kernel) -> tuple[tuple[int, str, Valid], ...]:
-    """The conditions of a kernel, with the stage that asks, and the parameter of a load ("" where
-    it is none).
-    """
+    """The conditions of a kernel, with the stage that asks, and the parameter of a load or ""."""
     found: dict[tuple[int, str, Valid], None] = {}
     for i, stage in enumerate(kernel.stages):
         if isinstance(stage, Store):
@@ -340,9 +338,7 @@ class Values:
         return frozenset()
 
     def emit(self, x: Expr, point: Point, active: int | None) -> Known:
-        """The value of ``x`` at ``point``; lanes from ``active`` on (when given) must not be
-        read.
-        """
+        """The value of ``x`` at ``point``; lanes from ``active`` on (if given) are not read."""
         b = self.builder
         if isinstance(x, Const):
             return b.number(x.value, x.dtype), 1
@@ -425,9 +421,7 @@ class Values:
         return found
 
     def kept_valid(self, point: Point) -> Valid:
-        """The condition under which kept values were written: inside the true extents of the
-        stage's own axes.
-        """
+        """The condition under which kept values were written: within the stage's true extents."""
         own = {a.name for a in own_axes(self.tree.kernel.stages[self.stage])}
         return fix_valid(self.masks(own).substitute(self.env), point)
 

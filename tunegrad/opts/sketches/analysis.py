@@ -206,9 +206,7 @@ class Levels:
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """One kernel, whose decisions are being asked for, and the levels that its axes were split into
-    so far.
-    """
+    """One kernel whose decisions are being asked for, and the levels its axes have so far."""
 
     kernel: Kernel
     target: Target
@@ -226,9 +224,7 @@ def axis_of(loop: str) -> str:
 
 
 def vector_lanes(extent: int, widest: int) -> int:
-    """Lanes for an axis: the widest vector, or the least power of two that holds a smaller
-    extent.
-    """
+    """Lanes for an axis: the widest vector, or the least power of two for a small extent."""
     lanes = 1
     while lanes < min(extent, widest):
         lanes *= 2

@@ -197,9 +197,7 @@ _GROUP_ITEMS = (64, 128, 256)
 
 @dataclass(frozen=True, slots=True)
 class ItemBlock:
-    """The work of a group: results of an item, items along them, terms a step, and steps in shared
-    memory at a time.
-    """
+    """The work of a group: results of an item, items along them, terms a step, steps at a time."""
 
     rows: int
     columns: int

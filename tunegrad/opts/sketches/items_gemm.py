@@ -121,9 +121,7 @@ class _Gemm(Sketch):
         return [Unroll(last)] if chosen else []
 
     def _best(self, lane: Axis, row: Axis | None) -> ItemBlock | None:
-        """The block that the model of cycles prefers for sums of 4 bytes; None where the target
-        says too little.
-        """
+        """The block that the model of cycles prefers for sums of 4 bytes, or None."""
         reduce = self.kernel.reduces[0]
         if row is None or reduce.dtype.itemsize != 4:
             return None

@@ -90,9 +90,7 @@ def _problem(kernel: Kernel, found: Contraction[MatrixUnit], batch: int, m: int,
 
 
 def _lies_along_n(p: Contraction[MatrixUnit]) -> bool:
-    """True if the factor that n follows lies in rows along it, in shared memory, too; no constant
-    does.
-    """
+    """True if the factor that n follows lies in rows along it; no constant does."""
     along = any(p.b.stride(a.name) == 1 for a in p.n)
     return p.b.role != "const" and p.b.stride(p.k.name) != 1 and along
 
@@ -185,9 +183,7 @@ class _Tensor(Sketch):
         return loop in self.fused
 
     def _count(self, what: str, loop: str, size: int, wanted: int) -> int:
-        """Pick a number of tiles of ``size``: one that a loop holds whole, or one axis alone in
-        part.
-        """
+        """Pick a number of tiles of ``size``: one that a loop holds, or one axis alone in part."""
         extent, fused = self.levels.extent(loop), self._is_fused(loop)
         counts = [1]
         while counts[-1] < max(_MOST, wanted) and 2 * counts[-1] * size < 2 * extent:

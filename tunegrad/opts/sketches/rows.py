@@ -239,9 +239,7 @@ def _free(target: Target) -> int:
 
 
 def _sizes(extent: int, most: int) -> list[int]:
-    """Elements of a row side by side: as many as there are registers, less where that divides the
-    row, first.
-    """
+    """Elements of a row side by side: all registers, before fewer that divide the row."""
     found = [n for n in (12, 10, 8, 6, 4, 3, 2, 1) if n <= min(most, extent)]
     even = [n for n in found if extent % n == 0 and 2 * n > min(most, 12)]
     return list(dict.fromkeys((*even[:1], *found))) or [1]

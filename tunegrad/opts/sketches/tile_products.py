@@ -150,9 +150,7 @@ class _Product(Sketch):
     # operands
 
     def _needs_copy(self, x: Access) -> bool:
-        """True if an operand does not lie as tiles read it: rows of B past the end of n are not
-        there.
-        """
+        """True if an operand does not lie as tiles read it: B has no rows past n."""
         p = self.found
         n = next(a for a in p.n if output_stride(self.kernel, a.name) == 1)
         tail = x is p.b and n.extent % p.unit.shape[1] > 0

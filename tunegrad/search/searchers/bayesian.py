@@ -103,9 +103,7 @@ class BayesianSearcher(OneByOne):
     # ----------------------------------------------------------------------------------------------
 
     def propose(self) -> Schedule | None:
-        """One schedule not seen before; None when ``TRIES`` ideas in a row were old or not
-        legal.
-        """
+        """One schedule not seen before; None when ``TRIES`` ideas in a row were old or illegal."""
         self._learn()
         informed = self._used >= self.startup and self.rng.random() >= self.explore
         for attempt in range(TRIES):
@@ -120,9 +118,7 @@ class BayesianSearcher(OneByOne):
         return None
 
     def _near(self, schedule: Schedule) -> Schedule | None:
-        """An old suggestion with one decision drawn anew: cheap, and where the estimator wants to
-        be.
-        """
+        """An old suggestion with one decision drawn anew: cheap, and where good ones are."""
         if not schedule.trace:
             return None
         choices = {d.name: d.choice for d in schedule.trace}
@@ -183,9 +179,7 @@ class BayesianSearcher(OneByOne):
 
 @contextmanager
 def quiet_optuna() -> Iterator[None]:
-    """Optuna's log ("a new study created") and warnings (options that are marked experimental) left
-    out.
-    """
+    """Leave out Optuna's log ("a new study created") and warnings of experimental options."""
     import optuna
 
     level = optuna.logging.get_verbosity()

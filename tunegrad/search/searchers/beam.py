@@ -42,9 +42,7 @@ before known duds.
 
 @dataclass(slots=True)
 class _Knob:
-    """The record of one decision's moves: how many were asked, and the log gains (>= 0) of those
-    told.
-    """
+    """The record of a decision's moves: how many were asked, log gains (>= 0) of those told."""
 
     tries: int = 0
     gain: float = 0.0
@@ -56,9 +54,7 @@ class _Knob:
 
 @dataclass(slots=True)
 class _Option:
-    """One option of one decision: schedules with it that ran and that failed, and the log gains of
-    moves to it.
-    """
+    """One option of a decision: schedules that ran and failed, and log gains of moves to it."""
 
     ok: int = 0
     failed: int = 0
@@ -102,9 +98,7 @@ _Idea = tuple[Schedule, _Move | None]
 
 
 class _InformedChooser(RandomChooser):
-    """Draws each decision by the factors of its options: what failed or slowed things down comes up
-    less.
-    """
+    """Draws decisions by the factors of options: failed and slow ones come up less."""
 
     def __init__(self, rng: Random, default_share: float, known: dict[_Change, _Option]) -> None:
         super().__init__(rng, default_share)
@@ -211,9 +205,7 @@ class BeamSearcher(OneByOne):
     # ----------------------------------------------------------------------------------------------
 
     def propose(self) -> Schedule | None:
-        """One schedule not seen before; None when ``TRIES`` ideas in a row were old or not
-        legal.
-        """
+        """One schedule not seen before; None when ``TRIES`` ideas in a row were old or illegal."""
         misses = 0
         while misses < TRIES:
             # Before it gives up, options that were thought bad get their chance as well.
@@ -285,9 +277,7 @@ class BeamSearcher(OneByOne):
         return None
 
     def _random(self, chooser: Chooser | None = None) -> _Idea | None:
-        """A fresh draw, by what is known of the options; every other time with half of its
-        decisions at defaults.
-        """
+        """A draw by what is known of the options; every other time half of it at defaults."""
         if chooser is None:
             chooser = _InformedChooser(
                 self.rng, 0.5 if self.rng.random() < 0.5 else 0.0, self._options
@@ -318,9 +308,7 @@ class BeamSearcher(OneByOne):
 
 @lru_cache(maxsize=4096)
 def _others(taken: int, options: int) -> tuple[tuple[int, float], ...]:
-    """The options not taken, the nearest first, and how near they are: 1 for a neighbour, less for
-    others.
-    """
+    """The options not taken, nearest first, and their nearness: 1 for a neighbour, less else."""
     return tuple(
         (choice, 1.0 / (1.0 + 0.25 * (distance - 1)))
         for distance in range(1, options)

@@ -122,9 +122,7 @@ class EvolutionarySearcher(OneByOne):
     # ----------------------------------------------------------------------------------------------
 
     def _bred(self, n: int, parents: Sequence[Row]) -> list[Schedule]:
-        """Up to ``n`` new schedules, the most promising first; every so often one of them is a
-        random draw instead.
-        """
+        """Up to ``n`` new schedules, most promising first; every so often a random draw."""
         ideas = self._ideas([r.choices for r in parents])
         found: dict[str, Schedule] = {}
         for choices in ideas:
@@ -139,9 +137,7 @@ class EvolutionarySearcher(OneByOne):
         return [s for s in found.values() if self.ledger.claim(s)]
 
     def _ideas(self, parents: list[_Choices]) -> list[_Choices]:
-        """Children as decisions, each once; in the model's order, fastest first, where there is
-        one.
-        """
+        """Children as decisions, each once; in the model's order, fastest first, if any."""
         model = self._model if self._model is not None and self._model.fitted else None
         pool: dict[_Key, _Choices] = {}
         forecast: dict[_Key, float] = {}
@@ -157,9 +153,7 @@ class EvolutionarySearcher(OneByOne):
         return [child for key, child in pool.items() if key not in self._tried]
 
     def _child(self, parents: list[_Choices]) -> _Choices:
-        """One or two parents by tournament (they come best first), some of their decisions
-        changed.
-        """
+        """One or two parents by tournament (best first), some of their decisions changed."""
         first = self._pick(parents)
         child = dict(first)
         if self.rng.random() < _STRANGERS:
@@ -193,9 +187,7 @@ class EvolutionarySearcher(OneByOne):
         return (choice + self.rng.randrange(1, count)) % count
 
     def _draw(self, parents: Sequence[Row]) -> Schedule | None:
-        """A change of a parent or a random draw that is new; None when ``TRIES`` ideas in a row
-        were not.
-        """
+        """A new change of a parent or random draw; None when ``TRIES`` ideas were not new."""
         for attempt in range(TRIES):
             if parents and 4 * attempt < TRIES and self.rng.random() >= self.explore:
                 schedule = self.claimed(TraceChooser(self._child([r.choices for r in parents])))

@@ -40,9 +40,7 @@ class _Prefix:
 
 
 def decision_lists(space: SearchSpace) -> Iterator[Schedule | None]:
-    """The schedule of every list of decisions, fewest changes from the defaults first; None for
-    those not legal.
-    """
+    """The schedule of every list of decisions, fewest changes first; None for illegal ones."""
     waiting: deque[tuple[int, ...]] = deque([()])
     while waiting:
         prefix = waiting.popleft()

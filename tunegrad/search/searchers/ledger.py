@@ -122,15 +122,11 @@ class Ledger:
         return schedule.text in self._seen
 
     def fastest(self, count: int) -> list[Row]:
-        """The fastest rows with a trace that ran, fastest first; earlier ones first among
-        equals.
-        """
+        """The fastest rows with a trace that ran, fastest first, earlier first among equals."""
         return sorted((r for r in self.rows if r.ran), key=lambda r: r.log_s)[:count]
 
     def telling(self, count: int) -> list[Row]:
-        """The ``count`` fastest rows, failures last, and the ``count`` latest, in the order in
-        which they were told.
-        """
+        """The ``count`` fastest rows, failures last, and the ``count`` latest, in order told."""
         rows = self.rows
         latest = range(max(0, len(rows) - count), len(rows))
         fastest = sorted(range(len(rows)), key=lambda i: rows[i].log_s)[:count]
@@ -141,9 +137,7 @@ class Ledger:
         return sorted((r for r in self._untraced.values() if r.ran), key=lambda r: r.log_s)
 
     def retrace_best(self) -> None:
-        """Look for the decisions of the fastest schedules told without, once each, where they beat
-        all with a trace.
-        """
+        """Look once for decisions of schedules told without, where they beat all with a trace."""
         best = self.best
         for row in self.untraced()[:_RETRACED]:
             text = row.schedule.text

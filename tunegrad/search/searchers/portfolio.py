@@ -198,9 +198,7 @@ class PortfolioSearcher:
         return found if self.searchers[name] is self._judge else self._promising(found)
 
     def _promising(self, proposals: list[Proposal]) -> list[Proposal]:
-        """Those that are not expected to be hopeless, and a few of those that are; the others are
-        put off.
-        """
+        """Those not expected to be hopeless, and a few that are; the others are put off."""
         if self._judge is None or not proposals:
             return proposals
         found, limit = [], _HOPELESS if len(self._ledger.rows) < _LATER else _HOPELESS_LATER
@@ -226,9 +224,7 @@ class PortfolioSearcher:
 
 
 def _default(space: SearchSpace, rng: Random) -> dict[str, Searcher]:
-    """The searchers that are worth having together, each with randomness of its own; a trace is
-    looked for once.
-    """
+    """The searchers worth having together, each with its randomness; one looks for a trace."""
     traces: Traces = {}
     beam, evolutionary, bayesian, random = (Random(rng.getrandbits(64)) for _ in range(4))
     found: dict[str, Searcher] = {

@@ -118,9 +118,7 @@ class FleetBench:
     # ---- calls
 
     def _run(self, method: Run, models: Sequence[WholeModel], *arguments: object) -> Any:
-        """Run a method of the machine's bench. Raises CandidateFailure, of the kind that it was
-        there.
-        """
+        """Run a method of the machine's bench. Raises CandidateFailure of its kind there."""
         parts = [(self._pack(m.graph), self._pack(m.plan)) for m in models]
         refs = [
             ModelRef(m.name, graph.name, plan.name, m.inputs, m.actions)

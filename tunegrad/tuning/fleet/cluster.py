@@ -81,9 +81,7 @@ class Crew:
 
 
 def kind_of(found: Fingerprint) -> str:
-    """A short name of a kind of machine, the same everywhere: its architecture, and six digits for
-    all the rest.
-    """
+    """A short name of a kind of machine: its architecture, six digits for the rest."""
     digest = hashlib.blake2b(found.text.encode(), digest_size=3).hexdigest()
     return f"{dict(found.fields).get('arch', 'machine')}-{digest}"
 
@@ -211,9 +209,7 @@ def _host() -> str:
 
 
 def survey(device: str, threads: int, numerics: Numerics) -> tuple[str, str, Any, Any]:
-    """Describe the machine that runs this: its release of tunegrad, its host, its device and its
-    fingerprint.
-    """
+    """Describe this machine: its release of tunegrad, host, device and fingerprint."""
     found = devices.open(device, threads)
     return RELEASE, _host(), found, found.fingerprint(numerics)
 
@@ -488,9 +484,7 @@ def _import_ray(address: str) -> ModuleType:
 
 
 def _check_reachable(address: str) -> None:
-    """Raises DeviceError where nothing listens at ``HOST:PORT``, which Ray itself takes minutes to
-    say.
-    """
+    """Raises DeviceError where nothing listens at ``HOST:PORT``; Ray takes minutes."""
     host, _, port = address.rpartition(":")
     if not host:
         return  # a word, such as local or auto

@@ -66,9 +66,7 @@ class Stations(Protocol):
     """The transport: stations by name, calls sent to them, answers taken when they are there."""
 
     def names(self) -> tuple[str, ...]:
-        """The stations that there may be now: those of every machine of the crew's kind, new ones
-        included.
-        """
+        """The stations that there may be now: of every machine of the kind, new ones too."""
 
     def open(self, name: str) -> bool:
         """Start a station, or start it anew where there is one; False where its machine is gone."""
@@ -80,9 +78,7 @@ class Stations(Protocol):
         """Begin a call; calls of one station run one after the other."""
 
     def done(self, tickets: Collection[Ticket], timeout_s: float) -> list[Ticket]:
-        """Tickets whose calls have ended, well or not; waits for the first for ``timeout_s`` at
-        most.
-        """
+        """Tickets whose calls ended, well or not; waits ``timeout_s`` at most for the first."""
 
     def take(self, ticket: Ticket) -> Answer:
         """The answer of a call that ended. Raises StationLost or StationRaised."""

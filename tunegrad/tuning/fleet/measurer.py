@@ -35,16 +35,12 @@ _LIMITS_S = 120.0
 
 
 def job_size(machines: int) -> int:
-    """Schedules that travel together: eight where machines are few, four where there are 16 or
-    more.
-    """
+    """Schedules that travel together: eight where machines are few, four for 16 or more."""
     return max(_LEAST_JOB, min(_MOST_JOB, _ENOUGH // machines))
 
 
 def in_flight(machines: int) -> int:
-    """Proposals to keep unanswered, so that every machine has a job at work and another one
-    waiting.
-    """
+    """Proposals to keep unanswered: every machine has a job at work and one waiting."""
     return _AHEAD * machines * job_size(machines)
 
 
@@ -79,9 +75,7 @@ class FleetMeasurer:
     def measure(
         self, kernel: Kernel, schedules: Sequence[Schedule], best_s: float, known: Collection[str]
     ) -> _Results:
-        """Begin now; one result per schedule, in order, None where its program is known or came
-        before.
-        """
+        """Begin now; a result per schedule, in order, None where the program is known."""
         programs = frozenset(known)
         parts = [schedules[i : i + self._size] for i in range(0, len(schedules), self._size)]
         jobs = [self._submit(kernel, [s.text for s in part], best_s, programs) for part in parts]
@@ -160,9 +154,7 @@ class _Results(Results):
             self._jobs.popleft()
 
     def arrived(self) -> tuple[Measured | None, ...]:
-        """Results that can be read without waiting, in order; None as well for a result that is not
-        there.
-        """
+        """Results that can be read without waiting, in order; None for those not there."""
         self._fleet.collect()
         found = list(self._ready)
         for job in self._jobs:

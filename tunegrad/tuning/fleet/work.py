@@ -86,9 +86,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class EngineSpec:
-    """An engine by the name of its factory (``package.module:function``) and the factory's
-    arguments.
-    """
+    """An engine by its factory's name (``package.module:function``) and arguments."""
 
     factory: str
     arguments: tuple[Any, ...] = field(default=())

@@ -78,9 +78,7 @@ class ModelBench(Protocol):
     """
 
     def expect(self, models: Sequence[tuple[tuple[Node, ...], tuple[Argument, ...]]]) -> None:
-        """Begin to evaluate graphs on their inputs, while other work goes on: models of them will
-        be compared.
-        """
+        """Begin to evaluate graphs on their inputs, for models to be compared, meanwhile."""
 
     def compile(self, pairs: Sequence[tuple[Kernel, str]]) -> list[Compiled]:
         """Compile kernels under action texts, on all cores; what is there is not compiled again."""
@@ -97,9 +95,7 @@ class ModelBench(Protocol):
         """Seconds of runs of one model with warm caches."""
 
     def check(self, models: Sequence[WholeModel]) -> None:
-        """Raise WrongResult unless every model's outputs are what they must be, on all sets of
-        inputs.
-        """
+        """Raise WrongResult unless every model's outputs are right, on all sets of inputs."""
 
     def judged(self, model: WholeModel) -> bool:
         """True when an independent evaluation says what the model's outputs must be."""

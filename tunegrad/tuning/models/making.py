@@ -1,6 +1,4 @@
-"""Whole models as values: what a session holds, compares and sends, where the process that runs one
-holds code.
-"""
+"""Whole models as values that a session holds, compares and sends; processes hold their code."""
 
 from __future__ import annotations
 
@@ -67,9 +65,7 @@ class WholeModel:
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """A schedule; ``program`` is the hash of the program that was measured, empty where that is not
-    asked.
-    """
+    """A schedule; ``program``: the hash of the measured program, "" where not asked for."""
 
     actions: str
     program: str = ""

@@ -122,9 +122,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A model by the names of its parts: the digest of its plan, the program of every kernel by
-    key, its inputs.
-    """
+    """A model by its parts: its plan's digest, each kernel's program by key, its inputs."""
 
     plan: str
     programs: tuple[tuple[str, str], ...]
@@ -287,9 +285,7 @@ _shelf: _Shelf | None = None
 
 
 def start_models(device: Device) -> None:
-    """Initialise the model worker: it opens the device, and imports what it needs; then it is
-    confined.
-    """
+    """Initialise the model worker: it opens the device, imports, and is confined."""
     global _shelf  # noqa: PLW0603  # the one thing this process keeps
     _shelf = _Shelf(device)
     for number in range(SETS):
@@ -354,9 +350,7 @@ def runs(orders: Sequence[Order], samples: int) -> Answer:
 
 
 def _asked(orders: Sequence[Order], work: Callable[[Sequence[_Held]], Answer]) -> Answer:
-    """The answer to a call; outputs on the first input set, where it has none of its own, and
-    damage, come after it.
-    """
+    """The answer to a call; after it outputs on the first set (unless given), and damage."""
     shelf = _kept()
     if missing := shelf.missing(orders):
         return Answer(missing=missing)

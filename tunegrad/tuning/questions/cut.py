@@ -59,9 +59,7 @@ def choose_images(fusion: Fusion, context: PlanContext, deadline_s: float = inf)
 def _others(
     fusion: Fusion, context: PlanContext, last: LaunchPlan, known: Images
 ) -> dict[Images, LaunchPlan]:
-    """The plans of forms that may beat channels-last: what a file claims, then the most hopeful
-    first.
-    """
+    """The plans that may beat channels-last: a file's claims, then the most hopeful first."""
     plans = {i: fusion.storing(i).as_run() for i in image_forms(context.target)}
     hopes = {
         i: context.expected_s(plan)
@@ -114,9 +112,7 @@ class _Cuts:
         self.chosen = self.alternatives.toggles(won)
 
     def open_regions(self) -> list[list[Alternative]]:
-        """The alternatives of regions that are open and can win, by region, the most hopeful
-        first.
-        """
+        """The open alternatives of regions that can win, by region, the most hopeful first."""
         hopes: dict[str, list[tuple[float, Alternative]]] = {}
         least_s = LEAST_EFFECT * self._expected_s(
             [x.kernel for x in self.alternatives.every_launch()]

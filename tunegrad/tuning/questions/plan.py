@@ -88,9 +88,7 @@ class PlanDecisions:
     def decided(
         self, candidates: VariantCandidates, actions: Mapping[str, str], budget_s: float
     ) -> Workload:
-        """The work as the variants that whole models of these actions settle, in their share of a
-        budget.
-        """
+        """The work as the variants that models of these actions settle, in their share."""
         c = self.context
         deadline_s = time.monotonic() + RACE_SHARE * budget_s
         picks = self._tried(
@@ -100,9 +98,7 @@ class PlanDecisions:
         return with_variants(candidates.work, picks)
 
     def _plan_context(self, work: Workload) -> PlanContext:
-        """The grounds on which plans of the model are raced, each with the variants that are picked
-        for it.
-        """
+        """The grounds of races of the model's plans, each with the variants picked for it."""
         c = self.context
 
         def planned(plan: LaunchPlan) -> WholeModel | None:

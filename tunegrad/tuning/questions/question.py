@@ -58,9 +58,7 @@ _POLICY = Policy(cache="warm", min_samples=PROOF_TURNS, max_samples=PROOF_TURNS)
 
 
 def evidence_of(met: Met[object]) -> Evidence:
-    """A race as the store keeps it: samples of the incumbent and of the challenger, with warm
-    caches.
-    """
+    """A race as stored: samples of the incumbent and of the challenger, warm caches."""
     found, (stands_s, others_s) = met.comparison, met.samples
     return Evidence(found.test, found.p_value, tuple(stands_s), tuple(others_s), cold=False)
 
@@ -146,9 +144,7 @@ def measured_here(store: Store, key: str, here: Fingerprint) -> list[tuple[Trial
 
 
 def decided_here(store: Store, question: Question, key: str, here: Fingerprint) -> Decision | None:
-    """The decision of whole models on this machine; None where there is none, or a file
-    claims it.
-    """
+    """The decision of whole models on this machine; None without one but a file's."""
     found = store.decision(question, key, here, SPACE_VERSION)
     return None if found is None or found.imported else found
 

@@ -51,9 +51,7 @@ Void = Callable[[Trial, CandidateFailure], None]
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """A kernel: what stands, whether that was promoted, and the others, the fastest in the search
-    first.
-    """
+    """A kernel: what stands, whether promoted, and the others, fastest in the search first."""
 
     search: KernelSearch
     stands: Trial
@@ -78,9 +76,7 @@ class _Field:
 
 @dataclass(frozen=True, slots=True)
 class Schedules:
-    """Settles which schedule of every kernel wins; ``void`` withdraws a trial for what it did in a
-    model.
-    """
+    """Settles each kernel's winner; ``void`` withdraws a trial for what it did in a model."""
 
     measurer: SessionMeasurer
     models: Models
@@ -92,9 +88,7 @@ class Schedules:
     def promote_proved(
         self, searches: Sequence[KernelSearch], works: Sequence[Workload], deadline_s: float = inf
     ) -> None:
-        """Promote what is proved faster, of every kernel of which something changed, in the
-        first model that has it.
-        """
+        """Promote what is proved faster, of each changed kernel, in the first model with it."""
         fields = [self._verified(f) for s in searches if (f := self._field(s)) is not None]
         fields.sort(key=lambda f: f.model_s, reverse=True)
         for field in fields:
@@ -164,9 +158,7 @@ class Schedules:
         return _Field(search, stands, bool(held), tuple(others[:_FIELD]))
 
     def _verified(self, field: _Field) -> _Field:
-        """The same without what a file brought, but for the few fastest of it that prove right
-        here.
-        """
+        """The same without what a file brought, but for its few fastest that prove right."""
         brought = [t for t in field.others if imported(t)]
         tried = {t.actions: Schedule.parse(t.actions) for t in brought[:_CLAIMS]}
         right: set[str] = set()
@@ -270,8 +262,6 @@ def _unmet(search: KernelSearch) -> str:
 
 
 def _cold(field: _Field) -> bool:
-    """True when anything is evicted before a sample of the kernel alone: constants, where it has
-    any.
-    """
+    """True when anything is evicted before a sample of a kernel: constants, if any."""
     constants = any(p.role == "const" for p in field.search.task.kernel.params)
     return field.cache == "cold" or (field.cache == "constants" and constants)

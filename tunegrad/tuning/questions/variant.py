@@ -136,9 +136,7 @@ class VariantCandidates:
         return frozenset(p.key for kernel, v in sides for p in parts_of(kernel, v))
 
     def seconds(self, group: Group) -> dict[str, float]:
-        """Seconds of all launches of a group together, by variant; infinity where a part did not
-        run.
-        """
+        """Seconds of all launches of a group, by variant; infinity where a part did not run."""
         mine = [u for u in self.work.kernels if u.key in group.keys]
 
         def launches_s(use: KernelUse, variant: str) -> float:
@@ -324,7 +322,5 @@ def _settled(
 
 
 def _work_of(kernel: Kernel, names: Sequence[str]) -> tuple[str, ...]:
-    """Kernels whose variants multiply the same shapes, and differ in their epilogues only, are
-    settled together.
-    """
+    """Kernels whose variants multiply the same shapes, whatever epilogues, settle together."""
     return tuple(p.key for v in names if v != DIRECT for p in parts_of(kernel, v) if p.reduces)

@@ -1,6 +1,4 @@
-"""Records of a report on a session or a store, gathered from rows alone. Nothing is measured, and
-no model is built.
-"""
+"""Records of a report on a session or store, from rows alone: nothing is measured or built."""
 
 from .candidates import one_change, tried_neighbour
 from .pages import gather

@@ -116,9 +116,7 @@ def _parameter(
 
 
 def _named(action: str, often: set[str]) -> tuple[str, str]:
-    """A parameter and its value; an action that a schedule may have several times is one by its
-    first argument.
-    """
+    """A parameter and its value; repeated actions are told apart by their first argument."""
     name, _, arguments = action[:-1].partition("(")
     if name in often:
         first, _, rest = arguments.partition(", ")

@@ -275,9 +275,7 @@ def _beside(
     contents: Contents,
     texts: Mapping[str, tuple[str, str]],
 ) -> tuple[Beside, ...]:
-    """The sessions of the same models on the same device before this one, the newest first; of a
-    sweep the sweeps.
-    """
+    """Earlier sessions of the same models and device, newest first; of a sweep the sweeps."""
     before = [
         x
         for x in lines[: lines.index(line)]

@@ -55,9 +55,7 @@ _LIMITS = ("peak_gflops", "cache_gb_per_s", "memory_gb_per_s")
 
 @dataclass(frozen=True, slots=True)
 class KernelFacts:
-    """One kernel of a session's models. Times are of one launch, in seconds; None where the whole
-    model did not run.
-    """
+    """One kernel of a session's models. Seconds of one launch; None where no model ran."""
 
     uses: int
     layers: str = ""
@@ -346,9 +344,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Another session of the same models: its kernels' times by key, as its own page has them, and
-    its conditions.
-    """
+    """Another session of the same models: its kernels' times by key, and its conditions."""
 
     line: SessionLine
     seconds: Mapping[str, float | None]

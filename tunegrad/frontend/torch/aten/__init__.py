@@ -1,6 +1,4 @@
-"""Table of the functions of tensors that stand for operators of ATen, by the operator's full
-name.
-"""
+"""Table of the functions of tensors that stand for ATen's operators, by full name."""
 
 from __future__ import annotations
 

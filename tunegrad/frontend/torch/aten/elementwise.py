@@ -1,6 +1,4 @@
-"""Operators on each element, those that make tensors, and those that fold dimensions, scan along
-them, or sort.
-"""
+"""Operators on each element, those that make tensors, fold dimensions, scan along them, or sort."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Normalisation, pooling and resizing; reading images at computed places, and resizing them with a
-filter.
-"""
+"""Normalisation, pooling and resizing; reading images at computed places; resizing by a filter."""
 
 from __future__ import annotations
 
