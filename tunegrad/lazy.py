@@ -22,16 +22,32 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from types import ModuleType
 
-__all__ = ["before_modules", "dataclass", "lazy_names", "logger", "unknown"]
+__all__ = ["before_modules", "dataclass", "lazy_names", "logger", "sha256", "unknown"]
 
 TYPE_CHECKING = False  # as typing's, which takes longer to import than all of this
 
+_LITTLE_BYTES = 1 << 18
+
 if TYPE_CHECKING:
     from dataclasses import dataclass
+    from hashlib import sha256
     from logging import Logger
 else:
+
+    def sha256(data):
+        """``hashlib.sha256``; of little data without OpenSSL, which takes 2 ms to load, as the
+        standard library's ``random`` does without.
+        """
+        if len(data) < _LITTLE_BYTES and "hashlib" not in sys.modules:
+            with suppress(ImportError):
+                lean = "_sha2" if sys.version_info >= (3, 12) else "_sha256"
+                return importlib.import_module(lean).sha256(data)
+        import hashlib
+
+        return hashlib.sha256(data)
 
     def dataclass(*, frozen=False, slots=False, eq=True, kw_only=False, weakref_slot=False):
         """``dataclasses.dataclass`` whose methods are made when they are first called.
@@ -49,37 +65,40 @@ else:
                 weakref_slot=weakref_slot,
             )(plain)  # fmt: skip
             if eq and not hashed:
-                cls.__hash__ = _later(cls, "__hash__", frozen) if frozen else None
+                cls.__hash__ = _Later(cls, "__hash__", frozen) if frozen else None
             for name in ("__init__", "__repr__", "__eq__")[: 3 if eq else 2]:
                 if name not in cls.__dict__:
-                    setattr(cls, name, _later(cls, name, frozen))
+                    setattr(cls, name, _Later(cls, name, frozen))
             if frozen:
                 _freeze(cls, slots)
             return cls
 
         return decorate
 
-    def _later(cls, name, frozen):
-        """A method of a dataclass that is made, and replaces this one, at its first call."""
+    class _Later:
+        """A method of a dataclass that is made, and replaces this one, when it is asked for."""
 
-        import dataclasses
-        from reprlib import recursive_repr
+        __slots__ = ("cls", "frozen", "name")
 
-        def method(*args, **kwargs):
+        def __init__(self, cls, name, frozen):
+            self.cls, self.name, self.frozen = cls, name, frozen
+
+        def __get__(self, instance, owner):
+            import dataclasses
+            from reprlib import recursive_repr
+
+            cls, name = self.cls, self.name
             fields = dataclasses.fields(cls)
             space = {"_put": object.__setattr__, "_new": object(), "_once": recursive_repr()}
             if name == "__init__":
-                text = _init(fields, frozen, hasattr(cls, "__post_init__"), space)
+                text = _init(fields, self.frozen, hasattr(cls, "__post_init__"), space)
             else:
                 text = _about(name, fields)
             exec(text, space)  # noqa: S102 - of the fields of our own classes, as dataclasses do
             made = space[name]
-            made.__qualname__, made.__module__ = method.__qualname__, cls.__module__
+            made.__qualname__, made.__module__ = f"{cls.__qualname__}.{name}", cls.__module__
             setattr(cls, name, made)
-            return made(*args, **kwargs)
-
-        method.__name__, method.__qualname__ = name, f"{cls.__qualname__}.{name}"
-        return method
+            return made.__get__(instance, owner)
 
     def _init(fields, frozen, ends, space):
         """The text of an ``__init__``; ``space`` gets its default values."""
@@ -123,25 +142,27 @@ else:
 
     def _freeze(cls, slots):
         """Let the fields of ``cls`` be set by its ``__init__`` alone, and by unpickling."""
-
-        from dataclasses import FrozenInstanceError
-
-        def refuse(what):
-            def method(self, name, *value):
-                if type(self) is cls or name in cls.__dataclass_fields__:
-                    raise FrozenInstanceError(f"cannot {what} field {name!r}")
-                getattr(super(cls, self), method.__name__)(name, *value)
-
-            return method
-
-        for name, what in (("__setattr__", "assign to"), ("__delattr__", "delete")):
-            method = refuse(what)
-            method.__name__, method.__qualname__ = name, f"{cls.__qualname__}.{name}"
-            setattr(cls, name, method)
+        cls.__setattr__, cls.__delattr__ = _assign, _delete
         if slots:
             for name, method in (("__getstate__", _state), ("__setstate__", _restore)):
                 if name not in cls.__dict__:
                     setattr(cls, name, method)
+
+    def _assign(self, name, value):
+        _refuse("assign to", self, name)
+        object.__setattr__(self, name, value)
+
+    def _delete(self, name):
+        _refuse("delete", self, name)
+        object.__delattr__(self, name)
+
+    def _refuse(what, frozen, name):
+        """Raise for a field, and for any name where the class itself is a frozen one."""
+        from dataclasses import FrozenInstanceError
+
+        cls = type(frozen)
+        if "__dataclass_params__" in cls.__dict__ or name in cls.__dataclass_fields__:
+            raise FrozenInstanceError(f"cannot {what} field {name!r}")
 
     def _state(self):
         import dataclasses

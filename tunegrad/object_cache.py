@@ -9,7 +9,6 @@ forgotten.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
 import stat
@@ -19,7 +18,7 @@ from itertools import count
 from pathlib import Path
 
 from tunegrad.forks import ForkSafeLock
-from tunegrad.lazy import logger
+from tunegrad.lazy import logger, sha256
 
 __all__ = ["ObjectCache"]
 
@@ -182,4 +181,4 @@ class ObjectCache:
 
 def _head(key: str, body: bytes) -> bytes:
     """First bytes of a file of ``body`` under ``key``."""
-    return _MAGIC + hashlib.sha256(key.encode() + b"\n" + body).digest()
+    return _MAGIC + sha256(key.encode() + b"\n" + body).digest()

@@ -10,7 +10,6 @@ the same action list.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pickle
 import time
@@ -31,7 +30,7 @@ from tunegrad.ir.dtypes import DType
 from tunegrad.ir.graph import Bounds, ConstData, GraphOp, Node, topological
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
-from tunegrad.lazy import dataclass
+from tunegrad.lazy import dataclass, sha256
 from tunegrad.runtime import Code, ObjectCache
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ def _key(kernel: Kernel, what: str, device: Device) -> str | None:
 
 def _digest(device: Device, *parts: str) -> str:
     head = _own_code(), device.compiler(), device.name, _words(device.target)
-    return hashlib.sha256("\0".join((*head, *parts)).encode()).hexdigest()
+    return sha256("\0".join((*head, *parts)).encode()).hexdigest()
 
 
 @lru_cache(maxsize=16)
@@ -177,11 +176,11 @@ def _own_code() -> str:
     files, kept = _own_files(), ObjectCache(cache_dir() / "objects")
     facts = [(f.path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
              for f in files for s in [f.stat()]]  # fmt: skip
-    key = hashlib.sha256(repr(facts).encode()).hexdigest()
+    key = sha256(repr(facts).encode()).hexdigest()
     known = kept.get(key) if files else b""
     if known is not None:
         return known.decode()
-    root, whole = Path(__file__).parents[1], hashlib.sha256()
+    root, whole = Path(__file__).parents[1], sha256(b"")
     for entry in files:
         with open(entry.path, "rb") as file:  # noqa: PTH123
             body = file.read()
@@ -227,7 +226,7 @@ def object_key(text: str, device: Device) -> str:
     """
     target = device.target
     head = f"{device.compiler()}\0{target.arch}\0{','.join(target.features)}\0"
-    return hashlib.sha256((head + text).encode()).hexdigest()
+    return sha256((head + text).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ compiled before has no more.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
@@ -170,6 +169,8 @@ def program_hash(lowered: Lowered) -> str:
     The machine and the compiler are not in it: rows of a store have them in their fingerprint,
     objects in their key.
     """
+    import hashlib
+
     g, scratch = lowered.geometry, lowered.scratch_bytes
     words: list[object] = [lowered.entry, sum(scratch), g.groups]
     if g.items > 1 or len(scratch) > 1:
@@ -182,6 +183,8 @@ def program_hash(lowered: Lowered) -> str:
 
 def contents_digest(contents: Iterable[NDArray[np.uint8]]) -> str:
     """32 hex digits of the BLAKE2 hash of bytes, array by array, each after its size."""
+    import hashlib
+
     whole = hashlib.blake2b(digest_size=16)
     for data in contents:
         whole.update(f"{data.nbytes} ".encode())

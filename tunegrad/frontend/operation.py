@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, overload
 
 from .aliasing import update
@@ -121,6 +122,8 @@ def in_place(function: Callable[Concatenate[Handle, P], Handle]) -> Operation[P]
     It raises ShapeError for a result of another shape, DTypeError for one that the tensor's dtype
     can not keep, GradientError for a tensor that requires a gradient outside ``no_grad``.
     """
+    if isinstance(function, Deferred):
+        return Deferred(function.family, function.name, in_place)  # type: ignore[return-value]
     name = f"{function.__name__}_"
 
     @functools.wraps(function)
@@ -131,6 +134,43 @@ def in_place(function: Callable[Concatenate[Handle, P], Handle]) -> Operation[P]
     called.__module__, called.__name__, called.__qualname__ = __name__, name, f"Tensor.{name}"
     called.__doc__ = f"``{function.__name__}``, written to the tensor itself."
     return called  # type: ignore[return-value]  # a function is its own descriptor
+
+
+class Deferred:
+    """An operation in a class body whose family is imported when one of that family's is asked
+    for; then each takes the place of its own in the class.
+    """
+
+    __slots__ = ("family", "made_by", "name")
+
+    def __init__(
+        self, family: str, name: str, made_by: Callable[[Any], Any] | None = None
+    ) -> None:
+        self.family, self.name, self.made_by = family, name, made_by
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        home: Any = import_module(self.family)
+        holder = next(c for c in owner.__mro__ if self in c.__dict__.values())
+        made: dict[Deferred, Any] = {}
+        for name, found in [*holder.__dict__.items()]:
+            if isinstance(found, Deferred) and found.family == self.family:
+                if found not in made:
+                    operation = getattr(home, found.name)
+                    made[found] = found.made_by(operation) if found.made_by else operation
+                setattr(holder, name, made[found])
+        return made[self].__get__(instance, owner)
+
+
+class Family:
+    """A module of operations, each of which is a ``Deferred`` one."""
+
+    __slots__ = ("_module",)
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Deferred:
+        return Deferred(self._module, name)
 
 
 def of_ranks(

@@ -39,23 +39,34 @@ from .nodes import substitute, tracing
 from .nodes.arrays import DTypeLike, bf16_values, held
 from .nodes.elementwise import Scalar
 from .nodes.movement import Axes, extents, flat
-from .operation import in_place
-from .ops import (
-    activation,
-    arithmetic,
-    convolution,
-    indexing,
-    losses,
-    movement,
-    normalisation,
-    ordering,
-    pooling,
-    products,
-    reduction,
-    resizing,
-    special,
-)
+from .operation import Family, in_place
 from .spelling import spelled
+
+if TYPE_CHECKING:
+    from .ops import (
+        activation,
+        arithmetic,
+        convolution,
+        indexing,
+        losses,
+        movement,
+        normalisation,
+        ordering,
+        pooling,
+        products,
+        reduction,
+        resizing,
+        special,
+    )
+else:  # imported when one of their operations is asked for: most processes use few of them
+    (activation, arithmetic, convolution, indexing, losses, movement, normalisation, ordering,
+     pooling, products, reduction, resizing, special) = (
+        Family(f"{__package__}.ops.{name}")
+        for name in (
+            "activation", "arithmetic", "convolution", "indexing", "losses", "movement",
+            "normalisation", "ordering", "pooling", "products", "reduction", "resizing", "special",
+        )
+    )  # fmt: skip
 
 P = ParamSpec("P")
 
@@ -328,7 +339,7 @@ class Tensor(Handle):
     @spelled
     def copy_(self, src: TensorLike) -> Tensor:
         """Give it the elements of ``src``, broadcast and converted."""
-        indexing.set_item(self, ..., src)
+        self[...] = src
         return self
 
     def fill_(self, value: Scalar | Tensor) -> Tensor:
@@ -455,10 +466,14 @@ class Tensor(Handle):
         return self
 
     def __getitem__(self, key: object) -> Tensor:
-        return indexing.item(self, key)
+        from .ops.indexing import item
+
+        return item(self, key)
 
     def __setitem__(self, key: object, value: TensorLike) -> None:
-        indexing.set_item(self, key, value)
+        from .ops.indexing import set_item
+
+        set_item(self, key, value)
 
     def __len__(self) -> int:
         if not self.shape:

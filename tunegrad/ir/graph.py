@@ -28,7 +28,6 @@ for ``PAD``, a condition).
 
 from __future__ import annotations
 
-import hashlib
 import weakref
 from collections.abc import Mapping
 from enum import StrEnum
@@ -150,6 +149,8 @@ class ConstData:
     @staticmethod
     def of(array: NDArray[np.generic], name: str = "") -> ConstData:
         a = np.ascontiguousarray(array).reshape(np.shape(array))
+        import hashlib
+
         hashed = hashlib.sha256(f"{a.dtype.str}{a.shape}".encode())
         hashed.update(a.reshape(-1).view(np.uint8).data)
         return ConstData(hashed.hexdigest(), name, a, a.ctypes.data if _is_live(a) else 0)

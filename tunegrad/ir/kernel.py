@@ -28,7 +28,6 @@ type: changing it is a change of the kernel, never of a schedule.
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import field, replace
 from math import inf, prod
@@ -36,7 +35,7 @@ from typing import Concatenate, Literal, ParamSpec, TypeVar
 
 from tunegrad.errors import InternalError
 from tunegrad.forks import ForkSafeLock
-from tunegrad.lazy import dataclass
+from tunegrad.lazy import dataclass, sha256
 
 from .dtypes import BOOL, DType
 from .expr import (
@@ -81,7 +80,7 @@ __all__ = [
 
 def key_of(text: str) -> str:
     """32 hex digits of the SHA-256 of a canonical text; of any text, also a damaged file's."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def operations(k: Kernel, stage: Stage, cost: Callable[[Apply], int]) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import importlib.util
 import os
 import platform
@@ -12,14 +11,17 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from tunegrad.config import cache_dir, cpu_target
 from tunegrad.devices.processes.system_calls import number
 from tunegrad.errors import ConfigError, DeviceError
 from tunegrad.ir.target import Rates, Target, TileUnit
-from tunegrad.lazy import dataclass
+from tunegrad.lazy import dataclass, sha256
 from tunegrad.object_cache import ObjectCache
-from tunegrad.trial import Fingerprint
+
+if TYPE_CHECKING:
+    from tunegrad.trial import Fingerprint
 
 __all__ = [
     "AMX_BF16",
@@ -186,7 +188,7 @@ def own_code(text: Callable[[], str], source: str = "") -> bytes:
     if not machine.llvm:
         return _carried(text())
     parts = ("own code", compiler_version(), machine.arch, *machine.features, source or text())
-    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    key = sha256("\0".join(parts).encode()).hexdigest()
     image = kept.get(key)
     if image is None:
         target = Target("cpu", "cpu", machine.arch, machine.features)
@@ -205,7 +207,7 @@ def carry(digest: str, image: bytes) -> None:
 
 
 def _carried(text: str) -> bytes:
-    image = _CARRIED.get(hashlib.sha256(text.encode()).hexdigest())
+    image = _CARRIED.get(sha256(text.encode()).hexdigest())
     if image is None:
         raise DeviceError(
             "device cpu: the code of threads in this .plan is of another tunegrad: save the model "
@@ -266,7 +268,7 @@ def _host_key() -> str | None:
     if not lines:
         return None
     parts = ("host", str(library), str(facts.st_size), str(facts.st_mtime_ns), *sorted(lines))
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return sha256("\0".join(parts).encode()).hexdigest()
 
 
 # ---- rates
@@ -605,6 +607,10 @@ def fingerprint(target: Target, numerics: str = "contract") -> Fingerprint:
     and has no say in the generated code. tunegrad's own lowering is the space version, which the
     store keeps beside the fingerprint.
     """
+    import hashlib
+
+    from tunegrad.trial import Fingerprint
+
     allowed = os.sched_getaffinity(0)
     cpu = processor_of(allowed)
     enabled = sorted(name[1:] for name in target.features if name.startswith("+"))

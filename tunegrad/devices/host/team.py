@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import hashlib
 import math
 import os
 import platform
@@ -31,7 +30,7 @@ from tunegrad.devices.host.facts import host, own_code
 from tunegrad.devices.host.loader import Library
 from tunegrad.errors import DeviceError, InternalError
 from tunegrad.forks import ForkSafeLock, in_child
-from tunegrad.lazy import dataclass
+from tunegrad.lazy import dataclass, sha256
 
 if TYPE_CHECKING:
     from tunegrad.devices.verifying.tolerance import Bar, Mismatch
@@ -115,7 +114,7 @@ def _source_of(machine: str, features: Sequence[str]) -> str:
     """All that the runtime's text depends on: what it is for, and the code that writes it; '' where
     that is in no files.
     """
-    whole = hashlib.sha256()
+    whole = sha256(b"")
     try:
         for name in ("team.py", "team_ir.py", "ir_text.py"):
             whole.update(Path(__file__).with_name(name).read_bytes())
@@ -138,7 +137,7 @@ def carried_runtime(target: Target) -> tuple[str, bytes]:
     from tunegrad.devices.host.team_ir import runtime_text
 
     text = runtime_text(platform.machine())
-    return hashlib.sha256(text.encode()).hexdigest(), own_code(lambda: text)
+    return sha256(text.encode()).hexdigest(), own_code(lambda: text)
 
 
 def barrier_address() -> int:
@@ -623,6 +622,8 @@ class Bulk:
 
     def digest(self, arrays: Iterable[npt.NDArray[Any]]) -> str:
         """Digest of the bytes of arrays, hexadecimal; equal with teams of one size."""
+        import hashlib
+
         whole = hashlib.blake2b(digest_size=16)
         for array in arrays:
             data = array.view(np.uint8)
