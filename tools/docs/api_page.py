@@ -23,6 +23,9 @@ __all__ = ["BLOCKS"]
 _NAMES = Path(__file__).parents[2] / "tests" / "data" / "torch_names.toml"
 _HEAD = ("name", "what it does")
 
+for _name in dir(Tensor):
+    getattr(Tensor, _name)  # imports its families of operations
+
 
 def _sentence(value: object) -> str:
     """The first sentence of a docstring, on one line."""

@@ -17,8 +17,9 @@ from .handle import Handle, TensorLike
 from .nodes.elementwise import broadcast_shapes as common_shape
 from .nodes.movement import axis_of
 from .operation import operation, viewing
-from .ops import products
 from .ops.movement import join
+from .ops.products import einsum as product_of_names
+from .ops.products import scaled_dot_product_attention as attention
 from .spelling import spelled
 from .tensor import Tensor, giving_tensors, lift, where
 
@@ -154,8 +155,8 @@ moveaxis, swapdims, ger, vdot = movedim, swapaxes, outer, dot
 
 # ---- of several tensors
 
-einsum = giving_tensors(products.einsum)
-scaled_dot_product_attention = giving_tensors(products.scaled_dot_product_attention)
+einsum = giving_tensors(product_of_names)
+scaled_dot_product_attention = giving_tensors(attention)
 _join = giving_tensors(join)
 
 

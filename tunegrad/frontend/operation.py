@@ -123,7 +123,7 @@ def in_place(function: Callable[Concatenate[Handle, P], Handle]) -> Operation[P]
     can not keep, GradientError for a tensor that requires a gradient outside ``no_grad``.
     """
     if isinstance(function, Deferred):
-        return Deferred(function.family, function.name, in_place)  # type: ignore[return-value]
+        return Deferred(function.family, function.name, in_place)
     name = f"{function.__name__}_"
 
     @functools.wraps(function)
@@ -143,9 +143,7 @@ class Deferred:
 
     __slots__ = ("family", "made_by", "name")
 
-    def __init__(
-        self, family: str, name: str, made_by: Callable[[Any], Any] | None = None
-    ) -> None:
+    def __init__(self, family: str, name: str, made_by: Callable[[Any], Any] | None = None) -> None:
         self.family, self.name, self.made_by = family, name, made_by
 
     def __get__(self, instance: object, owner: type) -> Any:

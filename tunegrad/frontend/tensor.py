@@ -39,34 +39,23 @@ from .nodes import substitute, tracing
 from .nodes.arrays import DTypeLike, bf16_values, held
 from .nodes.elementwise import Scalar
 from .nodes.movement import Axes, extents, flat
-from .operation import Family, in_place
+from .operation import in_place
+from .ops import (
+    activation,
+    arithmetic,
+    convolution,
+    indexing,
+    losses,
+    movement,
+    normalisation,
+    ordering,
+    pooling,
+    products,
+    reduction,
+    resizing,
+    special,
+)
 from .spelling import spelled
-
-if TYPE_CHECKING:
-    from .ops import (
-        activation,
-        arithmetic,
-        convolution,
-        indexing,
-        losses,
-        movement,
-        normalisation,
-        ordering,
-        pooling,
-        products,
-        reduction,
-        resizing,
-        special,
-    )
-else:  # imported when one of their operations is asked for: most processes use few of them
-    (activation, arithmetic, convolution, indexing, losses, movement, normalisation, ordering,
-     pooling, products, reduction, resizing, special) = (
-        Family(f"{__package__}.ops.{name}")
-        for name in (
-            "activation", "arithmetic", "convolution", "indexing", "losses", "movement",
-            "normalisation", "ordering", "pooling", "products", "reduction", "resizing", "special",
-        )
-    )  # fmt: skip
 
 P = ParamSpec("P")
 
