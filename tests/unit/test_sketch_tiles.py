@@ -168,6 +168,21 @@ def test_panels_are_as_long_as_caches_allow(l2: int, l3: int, fmas: int, steps: 
     assert sizes[defaults(x @ w, target).reduce_block(sizes)] == steps
 
 
+@pytest.mark.parametrize(
+    ("threads", "l2", "vectors"),
+    [(1, 1 << 20, 3), (2, 1 << 20, 2), (2, 1 << 21, 4)],
+)
+def test_tiles_split_evenly_over_threads_and_their_panel_stays_in_the_second_cache(
+    threads: int, l2: int, vectors: int
+) -> None:
+    """Of 512 channels, 11 panels of three vectors are no even work for two; four take 1.1 MiB."""
+    w = Tensor.constant(np.ones((512, 512, 3, 3), np.float32))
+    image = Tensor.input("x", (1, 14, 14, 512)).permute(0, 3, 1, 2)
+    y = image.conv2d(w, stride=2, padding=1).permute(0, 2, 3, 1).contiguous()
+    target = replace(SERVER, l2_bytes=l2, threads=threads)
+    assert defaults(y, target).tiles()[0][1] == vectors
+
+
 def test_padded_image_is_copied_where_taps_stay_a_loop_and_two_multiply_adds_start() -> None:
     w = Tensor.constant(np.ones((128, 128, 3, 3), np.float32))
     image = Tensor.input("x", (1, 30, 30, 128)).permute(0, 3, 1, 2)
@@ -176,7 +191,8 @@ def test_padded_image_is_copied_where_taps_stay_a_loop_and_two_multiply_adds_sta
         y = image.conv2d(w, stride=stride, padding=1)
         return defaults(y.permute(0, 2, 3, 1).contiguous(), target)
 
-    assert made(2, SERVER).pads
+    assert made(2, replace(SERVER, threads=1)).pads
+    assert not made(2, replace(SERVER, threads=2)).pads  # one would copy, and the other wait
     assert not made(2, AVX512).pads
     assert not made(1, SERVER).pads
     assert len(made(1, SERVER).taps) == 1

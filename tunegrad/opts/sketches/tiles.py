@@ -313,18 +313,25 @@ def products_ranked(
     near: int,
     far: float,
     fmas: int,
-    parts: int = 1,
+    parts: int,
+    held: int,
+    threads: int,
+    others: tuple[int, ...],
 ) -> Sequence[tuple[int, int]]:
     """Register tiles of a product by the time of a full sweep of both axes, ``fmas`` a cycle.
 
-    Those of at most ``ways`` rows come first. A tile of more than ``near`` vectors reads them from
-    the second cache, each in the time of ``far`` multiply-adds.
+    Those of at most ``ways`` rows come first, then those of at most ``held`` vectors, which the
+    second cache holds. A tile of more than ``near`` vectors reads them from there, each in the time
+    of ``far`` multiply-adds. The sweep is split over ``threads`` by the tiles of an axis, or by one
+    of the ``others``' extents.
     """
 
-    def rank(tile: tuple[int, int]) -> tuple[bool, float, int]:
+    def rank(tile: tuple[int, int]) -> tuple[bool, bool, float, int]:
         flight = max(_IN_FLIGHT, _LATENCY * fmas)
         cost = _sweep_cost(tile, max(1, rows), vectors, far if tile[1] > near else 0.0, flight)
-        return tile[0] > ways, round(cost, 6), sum(tile)
+        loops = (-(-rows // tile[0]), -(-vectors // tile[1]), *others)
+        even = max((balance(n, threads) for n in loops if n > 1), default=1.0)
+        return tile[0] > ways, tile[1] > held, round(cost / even, 6), sum(tile)
 
     return tuple(sorted(tiles(rows, vectors, registers, parts), key=rank))
 
@@ -439,8 +446,19 @@ class Products(Defaults):
         ways = t.streams if crowded else o.rows
         far = t.vector_bytes * t.fmas_per_cycle / t.l2_bytes_per_cycle
         near, parts = self._near_vectors(), 1 + o.widened
+        others = tuple(a.extent for a in o.kernel.axes if a not in (o.lane, o.row, o.strip))
         return products_ranked(
-            o.rows, o.vectors, t.registers, ways, near, far, t.fmas_per_cycle, parts
+            o.rows,
+            o.vectors,
+            t.registers,
+            ways,
+            near,
+            far,
+            t.fmas_per_cycle,
+            parts,
+            max(1, t.l2_bytes // (4 * o.width * (self._block() or o.steps))),
+            t.threads,
+            others,
         )
 
     def row_block(self, sizes: Sequence[int]) -> int:
@@ -465,11 +483,12 @@ class Products(Defaults):
     def pads(self) -> bool:
         """Branching around the conditions costs less than copying an image with its padding.
 
-        For a core with two multiply-adds a cycle, only where the taps that decide are written out.
+        For a core with two multiply-adds a cycle, only where the taps that decide are written out,
+        or where a copy is one thread's work that others wait for.
         """
-        o = self.operands
+        o, t = self.operands, self.operands.target
         long = o.longest.extent > WINDOW and not o.decisive
-        return o.target.fmas_per_cycle > 1 and not self.taps and long
+        return t.fmas_per_cycle > 1 and t.threads == 1 and not self.taps and long
 
     def _near_vectors(self) -> int:
         """Vectors across a tile whose panel of the lanes' operand the first cache holds.
