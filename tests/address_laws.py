@@ -190,6 +190,39 @@ def apart(rng: random.Random) -> None:
                 assert model.addresses == [x.data_ptr() for x in given]
 
 
+def alone(rng: random.Random) -> None:
+    """A graph that AOTAutograd's wrappers are left away from writes to its inputs, shares memory
+    and rounds as PyTorch does: what is a view of an input stays one, autocast is not applied twice.
+    """
+    import torch
+
+    def replaced(x: Any, w: Any) -> Any:
+        x.mul_(2)
+        return x @ w
+
+    def same_memory(x: Any, w: Any) -> Any:
+        return x @ w, x.t()
+
+    def exact(x: Any, w: Any) -> Any:
+        with torch.autocast("cpu", enabled=False):
+            return x @ w
+
+    for function in rng.sample((replaced, same_memory, exact), 3):
+        torch._dynamo.reset()
+        found = []
+        for run in (function, torch.compile(function, backend="tunegrad")):
+            x = torch.arange(12.0).reshape(3, 4).clone()
+            w = torch.full((4, 4), 1 + 2.0**-12)
+            for _ in range(2):
+                with torch.no_grad(), torch.autocast("cpu", enabled=function is exact):
+                    made = run(x, w)
+                outputs = made if isinstance(made, tuple) else (made,)
+                places = [y.untyped_storage().data_ptr() for y in (x, *outputs)]
+                shared = [a == b for a in places for b in places]
+                found.append([shared, x.tolist(), *((y.dtype, y.tolist()) for y in outputs)])
+        assert found[:2] == found[2:], f"{function.__name__}: {found}"
+
+
 def written_files(rng: random.Random) -> None:
     """A file of arrays is taken as it was written, and refused where one bit of it is another."""
     with TemporaryDirectory() as directory:
@@ -212,4 +245,4 @@ def written_files(rng: random.Random) -> None:
 
 ADDRESS_LAWS: dict[str, Law] = {"at addresses": at_addresses, "written files": written_files}
 if HAS_TORCH:
-    ADDRESS_LAWS["apart"] = apart
+    ADDRESS_LAWS |= {"apart": apart, "alone": alone}

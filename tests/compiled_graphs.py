@@ -61,10 +61,12 @@ def joined(texts: Sequence[str], name: str) -> str:
 
 
 class CompiledKernels:
-    """Default programs of kernels, and their code, each compiled once."""
+    """Programs of kernels, and their code, each compiled once: by default schedules, or all by the
+    one that ``actions`` says.
+    """
 
-    def __init__(self, level: OptLevel) -> None:
-        self.level = level
+    def __init__(self, level: OptLevel, actions: str = "") -> None:
+        self.level, self.actions = level, actions
         self.programs: dict[str, Program] = {}
         self.addresses: dict[str, int] = {}
         self.loaded: list[Library] = []
@@ -77,7 +79,8 @@ class CompiledKernels:
         programs = []
         for kernel in new.values():
             space = Space(kernel, TARGET)
-            programs.append(space.lower(next(iter(space.defaults()))))
+            asked = [space.parse(self.actions)] if self.actions else space.defaults()
+            programs.append(space.lower(next(iter(asked))))
         name = programs[0].name
         assert all(p.name == name for p in programs)
         image = compile_llvm(

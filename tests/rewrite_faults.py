@@ -119,6 +119,12 @@ _OF_TORCH = (
           "list(map(_STRIDE, given)) != self._strides or", "", "apart"),
     Fault("a negated view is its memory", ".torch:_Direct.run",
           "or any(map(_IS_NEG, given))", "", "apart"),
+    Fault("a graph that writes to its inputs needs no wrapper", ".torch:_is_alone",
+          "known.num_mutated_inp_runtime_indices or", "", "alone"),
+    Fault("a view of an input needs no wrapper", ".torch:_is_alone",
+          "known.num_outputs_aliased", "0", "alone"),
+    Fault("what is compared is cast by autocast again", ".torch:_Compiled._in_pytorch",
+          'with attrgetter("_C._DisableAutocast")(load_torch())():', "if True:", "alone"),
 )  # fmt: skip
 
 _OF_STEPS = (
@@ -136,6 +142,10 @@ _OF_STEPS = (
           ".render.llvm_operations:with_steps", "and to.centred[a[0]][1] == zero", "", "steps"),
     Fault("no byte is taken off", ".render.llvm_operations:with_steps",
           "{ltype(word)} {less} to", "{ltype(word)} {wide} to", "steps"),
+    Fault("four lanes are cut, not rounded", ".render.llvm_operations:_stepped",
+          "sse2.cvtps2dq", "sse2.cvttps2dq", "steps"),
+    Fault("eight lanes are cut, not rounded", ".render.llvm_operations:_stepped",
+          "avx.cvt.ps2dq", "avx.cvtt.ps2dq", "steps"),
 )  # fmt: skip
 
 FAULTS = (
@@ -233,6 +243,19 @@ FAULTS = (
     Fault("a renamed buffer is read at the old place", "index:_element",
           "element(buffer, num, like.size, like.den)", "element(buffer, num, like.size, like.size)",
           "substitution"),
+    Fault("what is above a digit is divided by it again", "index:_floordiv",
+          "return _floordiv(high, d // g)", "return _floordiv(high, d)", "forms"),
+    Fault("digits above one are not put back", "index:_mod",
+          "_mod(high, d // g) * g + low", "_mod(high, d // g) + low", "forms"),
+    Fault("a quotient of a remainder is a remainder of any", "index:_floordiv",
+          "_mod(_floordiv(atom.num, d), atom.den // d)", "_mod(_floordiv(atom.num, d), atom.den)",
+          "forms"),
+    Fault("groups of dimensions have any sizes", "fusion.build:reshape_groups",
+          "while pa != pb:", "while False:", "groups"),
+    Fault("a dimension in a group is counted and left out", "fusion.build:reshape_groups",
+          "gb.append(db[j])", "pass", "groups"),
+    Fault("a tensor without elements is taken apart", "fusion.build:reshape_groups",
+          "if any(a[d] == 0 for d in da):", "if False:", "groups"),
     # conditions
     Fault("a range that is divided rounds its end down", "index:_plain",
           "-(-lo // c), -(-hi // c)", "-(-lo // c), hi // c", "conditions"),
@@ -512,6 +535,19 @@ FAULTS = (
     Fault("a flag chooses floats", "rewrites.quantise:switched",
           "g.expand(any_of, no.shape), yes, no)", "g.expand(any_of, no.shape), no, yes)",
           "quantised products"),
+    # validation
+    Fault("zeros of either sign are one constant", "validate.rewrites:_are_one_constant",
+          "(np.signbit(found) == np.signbit(held))", "True", "constants"),
+    Fault("one NaN is not another", "validate.rewrites:_are_one_constant",
+          "| np.isnan(found) & np.isnan(held)", "", "constants"),
+    Fault("a constant is right where one element is", "validate.rewrites:_are_one_constant",
+          "if not same.all():", "if not same.any():", "constants"),
+    Fault("a constant of any bits is right", "validate.rewrites:_are_one_constant",
+          "if found.tobytes() != held.tobytes():", "if False:", "constants"),
+    Fault("integers are drawn up to their greatest", "validate.plans:_digits",
+          "max(abs(x) for x in interval(n))", "max(interval(n))", "digits"),
+    Fault("integers are drawn beyond what floats hold", "validate.plans:_digits",
+          ".bit_length()", ".bit_length() + 8", "on floats"),
     # slices, parts and terms
     Fault("a slice of an input begins at its first element", "fusion.parts:sliced",
           "source.start + first * source.dtype.itemsize", "source.start", "slices"),

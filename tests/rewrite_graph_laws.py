@@ -25,6 +25,7 @@ from tests.graph_fuzzer import (
     sibling_graph,
 )
 from tests.rewrite_laws import CONSTANTS, FLOAT_BINARY, INT_BINARY, memory, same
+from tunegrad.errors import WrongPlan
 from tunegrad.frontend import Tensor, bf16_bits, functions, ones
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, DType
@@ -48,6 +49,7 @@ from tunegrad.ir.rewrites import (
 )
 from tunegrad.ir.rewrites.sums import Repeats, chain
 from tunegrad.ir.target import Target
+from tunegrad.ir.validate import check_rewrite
 
 __all__ = ["GRAPH_LAWS"]
 
@@ -679,6 +681,40 @@ def turned(rng: random.Random) -> None:
         _drafts_agree((_turned(rng, x),), {"x": values})
 
 
+def constants(rng: random.Random) -> None:
+    """A constant is the one that folding computes, bit by bit: other elements, the other zero, and
+    what is one in place of another number are refused. NaN is NaN.
+    """
+    special = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40], np.float32)
+    for _ in range(40):
+        shape = rng.choice(((7,), (3, 5), (2, 3, 4), (70, 40)))
+        draw = np.random.default_rng(rng.randrange(1 << 30))
+        a, b = (draw.standard_normal(shape).astype(np.float32) for _ in range(2))
+        some = draw.random(shape) < 0.2
+        a[some] = draw.choice(special, int(some.sum()))
+        row = g.const(draw.standard_normal(shape[-1]).astype(np.float32), F32)
+        spread = g.expand(g.reshape(row, (*(1,) * (len(shape) - 1), shape[-1])), shape)
+        other = rng.choice((g.const(b, F32), spread, g.full(-0.0, shape, F32)))
+        op = rng.choice((Op.ADD, Op.MUL, Op.SUB, Op.MAX))
+        made = g.elementwise(op, g.const(a, F32), other)
+        (value,) = evaluate((made,))
+        assert not check_rewrite((made,), (g.const(value, F32),), ()), made
+        nan = np.isnan(value)
+        other_nan = np.where(nan, -value, value)
+        assert not check_rewrite((made,), (g.const(other_nan, F32),), ()), made
+        one = value.copy()
+        at = rng.randrange(value.size)
+        one.flat[at] = np.nextafter(one.flat[at], 9) if np.isfinite(one.flat[at]) else 3.0
+        for array in (one, np.where(value == 0, -value, value), np.where(nan, 0, value)):
+            if value.size > 100 or array.tobytes() == value.tobytes():
+                continue  # of many elements some are compared
+            try:
+                check_rewrite((made,), (g.const(array.astype(np.float32), F32),), ())
+            except WrongPlan:
+                continue
+            raise AssertionError(f"constants: {array} is taken for {value}")
+
+
 def close(found: Array, want: Array) -> None:
     np.testing.assert_allclose(found.astype(np.float64), want.astype(np.float64), 1e-4, 1e-4)
 
@@ -773,5 +809,5 @@ GRAPH_LAWS: dict[str, Law] = {
     "dequantised": dequantised, "tf32": tf32, "drafted": drafted, "positions": positions,
     "turned": turned, "planned": planned, "siblings": siblings, "groups": groups,
     "scales": scales, "quantised products": quantised_products, "slices": slices,
-    "chains": chains,
+    "chains": chains, "constants": constants,
 }  # fmt: skip

@@ -79,6 +79,10 @@ def forms(rng: random.Random) -> None:
         flat = (x * b + y) * c + z
         assert flat // c == x * b + y
         assert flat % c == z
+        assert flat % (b * c) == y * c + z
+        n = var("n", a * b)
+        assert (n * c + z) // (b * c) == n // b
+        assert (n * c + z) % (b * c) == n % b * c + z
         assert flat // (b * c) == x
         assert flat // c % b == y
         assert (flat // c) * c + flat % c == flat

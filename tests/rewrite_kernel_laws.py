@@ -20,17 +20,20 @@ from tests.stored_decisions import decided
 from tunegrad.db import open_store
 from tunegrad.devices.host.facts import fingerprint
 from tunegrad.frontend import Tensor, grad
-from tunegrad.ir.dtypes import F32, F64, I32
+from tunegrad.ir.dtypes import F32, F64, I8, I32, U8
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.fusion.axes import merge_axes, normalized, split_axes, viewed
+from tunegrad.ir.graph import reduce
 from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store, on_both
 from tunegrad.ir.layout import Layout, Part
 from tunegrad.ir.rewrites import quad_dots
+from tunegrad.ir.validate import groups_of, validate_group
+from tunegrad.ir.validate.plans import _digits
 from tunegrad.ir.variants import (
     Split,
     match_conv3x3,
@@ -334,6 +337,8 @@ def on_floats(rng: random.Random) -> None:
         for variant in (v for v in variants_of(kernel) if v.startswith("floats")):
             made = rewrite(plan, {kernel.key: variant})
             made.verify()
+            for group in groups_of(made):
+                validate_group(group, group.cone())
             for launch in made.launches:
                 verify_kernel(launch.kernel)
             (got,) = run_schedule(made, inputs)
@@ -346,6 +351,18 @@ def on_floats(rng: random.Random) -> None:
         kept = replace(kernel, stages=(*kernel.reduces, replace(store, expr=both)))
         assert not [v for v in variants_of(kept) if v.startswith("floats")]
     assert found == {"floats", "floats_winograd2", "floats_winograd4"}, found
+
+
+def digits(rng: random.Random) -> None:
+    """Integers of a sum of bytes have the digits that validation draws them with, and no fewer."""
+    for _ in range(200):
+        dtype, terms = rng.choice((U8, I8)), rng.choice((1, 2, 3, 4, 8, 16))
+        x = Tensor.input("x", (terms,), str(dtype)).cast("i32")
+        total = reduce(Op.ADD, rng.choice((x, 5 - x, x - rng.choice((0, 100, 128)))).node, (0,))
+        ends = [np.full(terms, end, dtype.numpy) for end in (dtype.least, dtype.greatest)]
+        found = [abs(evaluate((total,), {"x": end})[0].item()) for end in ends]
+        most = 1 << _digits(total)
+        assert most > max(found) >= most >> 1, f"{found} have digits up to {most}: {total}"
 
 
 def _ran(made: Split, memory: list[Array]) -> Array:
@@ -427,8 +444,8 @@ def tiles_of_steps(rng: random.Random) -> None:
 
 
 def steps(rng: random.Random) -> None:
-    """Compiled, floats that are rounded to bytes are numpy's bytes, whatever they are, and so is
-    what is computed of bytes less a byte.
+    """Compiled for vectors of any width, floats that are rounded to bytes are numpy's bytes,
+    whatever they are, and so is what is computed of bytes less a byte.
     """
     z, other = (
         Tensor.constant(np.uint8(byte)).cast("f32") for byte in rng.sample(range(1, 256), 2)
@@ -447,12 +464,13 @@ def steps(rng: random.Random) -> None:
     floats = drawn.uniform(-600, 600, length).astype(np.float32)
     floats[:12] = [np.nan, np.inf, -np.inf, 3e9, -3e9, 1e38, 0.5, 1.5, -0.5, 255.5, -7.5, 2.0**31]
     inputs: dict[str, Array] = {"x": floats, "q": drawn.integers(0, 256, length).astype(np.uint8)}
-    code = CompiledKernels(1)
     plans = [schedule(fold_constants((y.node,))) for y in outputs]
-    code.add([k for plan in plans for k, _ in plan.kernels().values()])
-    for y, plan in zip(outputs, plans, strict=True):
-        (got,), (want,) = code.run(plan, inputs), evaluate((y.node,), inputs)
-        assert same(got, want), f"steps: {plan}"
+    for lanes in (n for n in (4, 8, 16) if 4 * n <= TARGET.vector_bytes):
+        code = CompiledKernels(1, f"tile(axis=a, size={lanes}) vectorize(axis=a1)")
+        code.add([k for plan in plans for k, _ in plan.kernels().values()])
+        for y, plan in zip(outputs, plans, strict=True):
+            (got,), (want,) = code.run(plan, inputs), evaluate((y.node,), inputs)
+            assert same(got, want), f"steps of {lanes} lanes: {plan}"
 
 
 def _factor(rng: random.Random, name: str, masks: list[Valid]) -> Expr:
@@ -499,5 +517,5 @@ def terms(rng: random.Random) -> None:
 KERNEL_LAWS: dict[str, Law] = {
     "merged": merged, "divided": divided, "parts": parts, "canonical": canonical,
     "convolutions": convolutions, "splits": splits, "terms": terms,
-    "on floats": on_floats, "tiles of steps": tiles_of_steps, "steps": steps,
+    "on floats": on_floats, "digits": digits, "tiles of steps": tiles_of_steps, "steps": steps,
 }  # fmt: skip

@@ -38,6 +38,7 @@ from tunegrad.errors import (
     StoreError,
     TunegradError,
 )
+from tunegrad.forks import ForkSafeLock
 from tunegrad.frontend import InputSpec, Model, Tensor
 from tunegrad.frontend.torch import (
     TABLE,
@@ -70,6 +71,9 @@ _KEPT = 16
 
 _log = logging.getLogger(__name__)
 _QUIET: dict[str, Any] = {"store": None, "on_miss": "default"}
+
+_resizing = ForkSafeLock()
+"""Held while PyTorch's own operators of resizing are others: one table of the process."""
 
 
 def backend(
@@ -202,24 +206,25 @@ def _resizing_whole() -> Iterator[None]:
     from torch._C import DispatchKey
 
     aten, kept = load_torch().ops.aten, []
-    for name in TABLE:
-        if name.startswith("upsample_"):
-            packet, _, overload = name.partition(".")
-            operator = getattr(getattr(aten, packet), overload or "default")
-            own = operator.py_kernels
-            taken = {
-                k: own.pop(k)
-                for k in (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
-                if k in own
-            }
-            kept.append((operator, taken))
-            _remembered(operator).clear()
-    try:
-        yield
-    finally:
-        for operator, taken in kept:
-            operator.py_kernels.update(taken)
-            _remembered(operator).clear()
+    with _resizing:
+        for name in TABLE:
+            if name.startswith("upsample_"):
+                packet, _, overload = name.partition(".")
+                operator = getattr(getattr(aten, packet), overload or "default")
+                own = operator.py_kernels
+                taken = {
+                    k: own.pop(k)
+                    for k in (DispatchKey.Autograd, DispatchKey.CompositeImplicitAutograd)
+                    if k in own
+                }
+                kept.append((operator, taken))
+                _remembered(operator).clear()
+        try:
+            yield
+        finally:
+            for operator, taken in kept:
+                operator.py_kernels.update(taken)
+                _remembered(operator).clear()
 
 
 @contextmanager
@@ -257,7 +262,6 @@ def _is_alone(inputs: Sequence[Any]) -> bool:
     no views of inputs as outputs, no new values to copy. Warm calls of 1 to 20 small layers
     that pass it by take 1.0 to 1.5 us of 17 to 28 less (CPU time, in 20 or 21 of 21 turns).
     """
-    from torch._C import _is_any_autocast_enabled
     from torch._guards import TracingContext
     from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
@@ -266,7 +270,7 @@ def _is_alone(inputs: Sequence[Any]) -> bool:
         known.num_mutated_inp_runtime_indices or known.num_outputs_aliased
         or known.num_intermediate_bases or known.tokens or known.dynamic_outputs
         or known.num_graphsafe_rng_states or known.grad_enabled_mutation is not None
-        or _is_any_autocast_enabled() or any(map(is_traceable_wrapper_subclass, inputs))
+        or any(map(is_traceable_wrapper_subclass, inputs))
     )  # fmt: skip
 
 
@@ -535,7 +539,7 @@ class _Compiled:
         else:
             return self._first_call(args)
         if program.model is None:
-            return self._graph.forward(*args)
+            return self._in_pytorch(args)
         return program.run(program.model, args)
 
     def with_first(self, held: Sequence[Any]) -> Callable[..., Any]:
@@ -552,7 +556,7 @@ class _Compiled:
         program = self._program(args, want)
         if program.model is None:
             self._keep(program)
-            return self._graph.forward(*args) if want is None else want
+            return self._in_pytorch(args) if want is None else want
         given = [a.clone() if i in self._places else a for i, a in enumerate(args)]
         found = program.run(program.model, given)  # what it may write to is compared first
         fault = self._fault(program, args, found, want, error) if self._check else ""
@@ -568,10 +572,17 @@ class _Compiled:
         _log.warning("torch.compile: this graph runs in PyTorch, since ours differs: %s", fault)
         return want
 
+    def _in_pytorch(self, args: Sequence[Any]) -> Any:
+        """PyTorch's results. What autocast casts is in the graph, where it stood: a region without
+        it is one.
+        """
+        with attrgetter("_C._DisableAutocast")(load_torch())():
+            return self._graph.forward(*args)
+
     def _eager(self, args: Sequence[Any]) -> tuple[Any, Exception | None]:
         """PyTorch's results, or its error."""
         try:
-            return self._graph.forward(*args), None
+            return self._in_pytorch(args), None
         except Exception as error:  # noqa: BLE001 - raised unless our kernels raise theirs before
             return None, error
 

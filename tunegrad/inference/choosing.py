@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from tunegrad.runtime import Code
     from tunegrad.trial import Fingerprint, Trial
 
-_PASSED_OVER = ("actions: the stored", "program: the stored")
-"""How ``stale`` says what it found."""
-
 OnMiss = Literal["default", "nearest", "error"]
 
 
@@ -34,6 +31,9 @@ class Choice:
     ``trial`` is the stored one it comes from; None for a default schedule.
 
     ``differs`` says what kept a stored winner from being a hit, as ``field: here != stored``.
+
+    ``passes_over``: the store has a winner for here that can not be used, which is logged when it
+    is looked up.
     """
 
     kernel: Kernel
@@ -41,11 +41,7 @@ class Choice:
     actions: str
     trial: Trial | None = None
     differs: tuple[str, ...] = ()
-
-    @property
-    def passes_over(self) -> bool:
-        """True if the store has a winner that can not be used here; the lookup logs it."""
-        return any(d.startswith(_PASSED_OVER) for d in self.differs)
+    passes_over: bool = False
 
 
 def choices(
@@ -89,7 +85,7 @@ def choices(
                 near.trial,
                 tuple(d.brief for d in near.differences),
             )
-    yield Choice(kernel, "miss", compiler.default(kernel, device), None, differs)
+    yield Choice(kernel, "miss", compiler.default(kernel, device), None, differs, hit is not None)
 
 
 def _looked_up(

@@ -13,9 +13,11 @@ from __future__ import annotations
 import logging
 import math
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -314,9 +316,10 @@ def _amplified(call: Call, got: Sequence[Any], want: Sequence[Any]) -> bool:
                 nudged.append(_as_pairs(_nudged(call, draw)))
             other = nudged[draw][place]
             if w.dtype.is_floating_point:
-                most = torch.maximum(most, (other.double() - w.double()).abs().nan_to_num())
+                off = (other.double() - w.double()).abs()
+                most = torch.maximum(most, torch.where(off.isfinite(), off, 0.0))
                 bad &= _bad(g, w, _APART * most + allowed)
-                if not bool(w.isfinite().all()):  # a sum of what is equal may be one of nothing
+                if not bool(off.isfinite().all()):  # a sum of what is equal may be one of nothing
                     bad &= _bad(g, other, _allowed(call, other))
             else:
                 bad &= other == w
@@ -354,6 +357,14 @@ def _tied(call: Call, place: int, got: Any, want: Any) -> Any:
     return (x.gather(dim, got) == x.gather(dim, want)) & apart
 
 
+@contextmanager
+def _as_traced() -> Iterator[None]:
+    """Without gradients, and without autocast: what that casts is in the graph."""
+    torch = load_torch()
+    with torch.no_grad(), attrgetter("_C._DisableAutocast")(torch)():
+        yield
+
+
 def _interpreted(graph: Any, args: Sequence[Any], wide: Any = None) -> Any:
     """The graph's outputs in PyTorch; with every float in ``wide``, where that is given."""
     torch = load_torch()
@@ -377,7 +388,7 @@ def _interpreted(graph: Any, args: Sequence[Any], wide: Any = None) -> Any:
         def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
             return widened(super().get_attr(target, args, kwargs))
 
-    with torch.no_grad():
+    with _as_traced():
         if wide is None:
             return torch.fx.Interpreter(graph).run(*args)
         return Wide(graph).run(*map(widened, args))
@@ -412,7 +423,7 @@ def _nudged(call: Call, seed: int) -> Any:
                 found = found | near if name == _EQUALS[0] else found & ~near
             return moved(found)
 
-    with torch.no_grad():
+    with _as_traced():
         return Moved(call.graph).run(*map(moved, call.args))
 
 
@@ -467,7 +478,7 @@ def _values(call: Call) -> dict[Any, Any]:
             found[n] = super().run_node(n)
             return found[n]
 
-    with torch.no_grad():
+    with _as_traced():
         Kept(call.graph, garbage_collect_values=False).run(*call.args)
     return found
 

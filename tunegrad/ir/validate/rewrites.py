@@ -250,7 +250,7 @@ def _are_one_constant(made: Node, image: Node) -> bool:
     """
     if image.op is not GraphOp.CONST:
         return False
-    places, known = _places(image.shape), dict[tuple[Node, int], Array | None]()
+    places, known = _places(image.shape), dict[Node, Array | None]()
     found, held = _at(made, places, known), _at(image, places, known)
     if found is None or held is None:
         return False
@@ -281,19 +281,16 @@ def _places(shape: tuple[int, ...]) -> Array:
     return flat_position(sampled(shape, _DRAWN, (), prod(shape)), shape)
 
 
-def _at(n: Node, places: Array, known: dict[tuple[Node, int], Array | None]) -> Array | None:
+def _at(n: Node, places: Array, known: dict[Node, Array | None]) -> Array | None:
     """Elements of a tensor that is made of constants by maps, of numbers that are computed with as
-    they are stored; None for others. ``known``: what was asked for before, by ids of places.
+    they are stored; None for others. ``known``: what was asked for before, at these places.
     """
-    key = n, id(places)
-    if key not in known:
-        known[key] = _worked_out(n, places, known) if n.dtype.compute == n.dtype else None
-    return known[key]
+    if n not in known:
+        known[n] = _worked_out(n, places, known) if n.dtype.compute == n.dtype else None
+    return known[n]
 
 
-def _worked_out(
-    n: Node, places: Array, known: dict[tuple[Node, int], Array | None]
-) -> Array | None:
+def _worked_out(n: Node, places: Array, known: dict[Node, Array | None]) -> Array | None:
     if n.op is GraphOp.CONST:
         array = cast(ConstData, n.arg).array
         return array.reshape(-1)[places] if array.size == n.size else None
@@ -309,7 +306,7 @@ def _worked_out(
     if n.op is GraphOp.EXPAND:
         (src,), at = n.srcs, np.unravel_index(places, n.shape)
         moved = tuple(0 * i if s == 1 else i for i, s in zip(at, src.shape, strict=True))
-        return _at(src, flat_position(moved, src.shape), {})  # ids of its places may come again
+        return _at(src, flat_position(moved, src.shape), {})
     return None
 
 
