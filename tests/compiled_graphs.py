@@ -29,7 +29,7 @@ from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import Program
 from tunegrad.ir.verify.kernel import verify_kernel
-from tunegrad.opts import Space
+from tunegrad.opts import Schedule, Space
 from tunegrad.render.llvm import render_llvm, workspace_bytes
 
 __all__ = ["Case", "CompiledKernels", "agrees", "as_test", "check_cases", "shrunk"]
@@ -79,7 +79,7 @@ class CompiledKernels:
         programs = []
         for kernel in new.values():
             space = Space(kernel, TARGET)
-            asked = [space.parse(self.actions)] if self.actions else space.defaults()
+            asked = [Schedule.parse(self.actions)] if self.actions else space.defaults()
             programs.append(space.lower(next(iter(asked))))
         name = programs[0].name
         assert all(p.name == name for p in programs)

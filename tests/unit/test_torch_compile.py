@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import random
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -593,6 +594,27 @@ def test_resizing_by_a_scale_that_keeps_an_extent_is_that_of_eager(mode: str, gr
             *(torch.autograd.grad(y.square().sum(), x) for y in (got, want)), strict=True
         ):
             close(a, b)
+
+
+def test_resizing_is_traced_by_one_thread_at_a_time() -> None:
+    """What the first one puts back is not what the second one traces with."""
+    operator, key = torch.ops.aten.upsample_nearest2d.vec, torch._C.DispatchKey
+    found, inside, leave = list[bool](), threading.Event(), threading.Event()
+
+    def other() -> None:
+        with backends._resizing_whole():
+            inside.set()
+            leave.wait(60)
+            found.append(key.CompositeImplicitAutograd in operator.py_kernels)
+
+    thread = threading.Thread(target=other)
+    with backends._resizing_whole():
+        thread.start()
+        inside.wait(0.05)
+    leave.set()
+    thread.join()
+    assert found == [False]
+    assert key.CompositeImplicitAutograd in operator.py_kernels
 
 
 def test_bytes_are_resized_smoothly_by_pytorch(caplog: pytest.LogCaptureFixture) -> None:

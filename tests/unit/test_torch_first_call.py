@@ -308,3 +308,33 @@ def test_no_finite_number_is_taken_for_infinity(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(TABLE, "eq.Tensor", lambda a, b: (a + b) >= b)
     with pytest.raises(MismatchError):
         compiled(lambda a, b: a == b)(x, most)
+
+
+def test_a_sum_that_may_be_infinite_is_no_other_finite_number(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Some roundings take it beyond the largest number."""
+    x = torch.full((6,), 88.72283)
+    assert bool(x.exp().isfinite().all())
+    assert bool((x * (1 + 2.0**-20)).exp().isinf().all())
+    monkeypatch.setitem(TABLE, "exp.default", lambda x: x.exp() * 0.5)
+    with pytest.raises(MismatchError):
+        compiled(torch.exp)(x)
+
+
+@pytest.mark.parametrize("taken", [True, False])
+def test_a_region_without_autocast_runs_without(
+    taken: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a call that passes AOTAutograd's wrappers by, and in one that runs in PyTorch."""
+    if not taken:
+        monkeypatch.delitem(TABLE, "mm.default")
+    w = torch.full((4, 4), 1 + 2.0**-12)
+
+    def exact(x: Any) -> Any:
+        with torch.autocast("cpu", enabled=False):
+            return x @ w
+
+    x, f = torch.arange(12.0).reshape(3, 4), compiled(exact)
+    with torch.no_grad(), torch.autocast("cpu"):
+        assert all(f(x).equal(exact(x)) for _ in range(2))
