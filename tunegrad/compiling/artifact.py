@@ -18,6 +18,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from enum import Enum
 from functools import cache, lru_cache
 from io import BytesIO
 from pathlib import Path
@@ -467,6 +468,7 @@ class _Values(pickle.Unpickler):
             found = super().find_class(module, name)
             ours = isinstance(found, type) and found.__module__ == module
             pure = module.startswith("tunegrad.ir.") or hasattr(found, "__dataclass_fields__")
+            pure = pure or (ours and issubclass(found, Enum))
             if package == "numpy" or (ours and pure):
                 return found
         raise pickle.UnpicklingError(f"{module}.{name} is no value")
