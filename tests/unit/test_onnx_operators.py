@@ -530,3 +530,62 @@ def test_an_exclusive_sum_begins_with_zero_whatever_comes_first(
     model = proto("CumSum", inputs, known=("axis",), exclusive=1, reverse=reverse)
     (made,), (want,) = found(model, inputs), by_reference(model, inputs)
     np.testing.assert_allclose(made, want, rtol=1e-6)
+
+
+# ---- every type of a schema, and modes that few files have
+
+
+def test_a_layer_norm_of_halves_gives_its_statistics_in_f32() -> None:
+    """And its result as rounded once: a mean in f16 is off by as much as what is left of 300."""
+    x = (300 + array(2, 3, 64)).astype(np.float16)
+    inputs = {"x": x, "w": array(64).astype(np.float16), "b": array(64).astype(np.float16)}
+    model = proto("LayerNormalization", inputs, outputs=3, opset=17)
+    (made, *stats), (want, *known) = found(model, inputs), by_runtime(model, inputs)
+    np.testing.assert_allclose(made.astype("f4"), want.astype("f4"), atol=5e-3)
+    for a, b in zip(stats, known, strict=True):
+        assert a.dtype == b.dtype == np.float32
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
+def test_a_norm_of_images_has_statistics_of_another_type() -> None:
+    inputs = {n: array(3, low=1) for n in ("scale", "bias", "mean", "var")}
+    x = {"x": array(2, 3, 4).astype(np.float64)}
+    agree(proto("BatchNormalization", x | inputs), x | inputs)
+    half = {"x": x["x"].astype(np.float16)}
+    agree(proto("BatchNormalization", half | inputs), half | inputs)
+
+
+def test_a_norm_of_images_may_have_a_mean_for_each_place() -> None:
+    inputs = {"x": array(2, 3, 4), **{n: array(3, 4, low=1) for n in ("w", "b", "mean", "var")}}
+    model = proto("BatchNormalization", inputs, opset=8, spatial=0)
+    agree(model, inputs, runtime=True)
+
+
+def test_products_of_integers_with_factors_are_integers() -> None:
+    inputs = {n: RNG.integers(-5, 5, s, np.int32) for n, s in {"a": (3, 4), "b": (4, 5)}.items()}
+    inputs["c"] = RNG.integers(-5, 5, 5, np.int32)
+    agree(proto("Gemm", inputs, alpha=0.5, beta=2.0), inputs)
+
+
+@pytest.mark.parametrize("mode", ["linear", "cubic"])
+def test_images_of_integers_are_rounded_once_for_all_axes(mode: str) -> None:
+    inputs = {"x": RNG.integers(0, 255, (1, 2, 5, 6), np.uint8), "_": np.zeros(0, "f4")}
+    inputs["scales"] = np.asarray([1, 1, 1.7, 0.6], "f4")
+    agree(proto("Resize", inputs, known=("scales",), mode=mode), inputs)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_local_norms_take_one_channel_more_behind(size: int) -> None:
+    x = array(1, 5, 3, 3)
+    low, high = (size - 1) // 2, size // 2
+    model = proto("LRN", {"x": x}, size=size, alpha=1.0, beta=0.75, bias=1.0)
+    for c, made in enumerate(found(model, {"x": x})[0][0]):
+        near = np.square(x[0, max(0, c - low) : c + high + 1]).sum(0)
+        np.testing.assert_allclose(made, x[0, c] / (1 + near / size) ** 0.75, rtol=1e-5)
+
+
+@pytest.mark.parametrize("op", ["Conv", "ConvTranspose"])
+def test_windows_have_the_extents_of_the_weights(op: str) -> None:
+    inputs = {"x": array(1, 2, 5, 5), "w": array(2, 2, 3, 3)}
+    with pytest.raises(ModelError, match=r"kernel_shape \[5, 5\], and weights of shape \(2, 2, 3"):
+        found(proto(op, inputs, kernel_shape=[5, 5]), inputs)

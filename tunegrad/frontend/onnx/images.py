@@ -51,10 +51,17 @@ def padded(x: Tensor, ends: _Pairs, value: float = 0.0) -> Tensor:
     return x.pad([(0, 0)] * (x.ndim - len(ends)) + ends, "constant", value)
 
 
+def _rank(n: NodeView, w: Tensor) -> int:
+    """Dimensions of windows. Raises ModelError where weights have others than the node says."""
+    if (said := n.get("kernel_shape")) and tuple(said) != w.shape[2:]:
+        raise n.error(f"kernel_shape {list(said)}, and weights of shape {w.shape}")
+    return w.ndim - 2
+
+
 def convolution(n: NodeView) -> Tensor:
     """Conv: (N, C, *spatial) with weights (O, C / groups, *window)."""
     x, w, bias = n(0), n(1), n.tensor(2)
-    rank = w.ndim - 2
+    rank = _rank(n, w)
     if rank not in (1, 2, 3):
         raise n.error(f"convolutions over {rank} dimensions are not supported")
     ends = ends_of(n, x.shape[2:], w.shape[2:])
@@ -67,7 +74,7 @@ def convolution(n: NodeView) -> Tensor:
 
 def _conv_transpose(n: NodeView) -> Tensor:
     x, w, bias = n(0), n(1), n.tensor(2)
-    rank = w.ndim - 2
+    rank = _rank(n, w)
     strides, spread = listed(n, "strides", rank), listed(n, "dilations", rank)
     more = [int(p) for p in n.get("output_padding") or [0] * rank]
     whole = [
@@ -273,6 +280,9 @@ class _Axis:
 
 def _resize(n: NodeView) -> Tensor:
     x, mode = n(0), n.get("mode", "nearest")
+    whole = x.dtype
+    if mode != "nearest" and whole.is_int:  # rounded once, after all axes
+        x = x.cast("f64" if whole.bits == 64 else "f32")
     first = n.op == "Upsample" or n.opset < 11
     how = "asymmetric" if first else n.get("coordinate_transformation_mode", "half_pixel")
     outside = list[Known]()
@@ -292,6 +302,8 @@ def _resize(n: NodeView) -> Tensor:
             x = x.index_select(axis.at, taken)
         else:
             x = _weighted(x, axis.at, _weights(n, axis, places, mode))
+    if x.dtype != whole:
+        x = x.round().clamp(float(whole.least), float(whole.greatest)).cast(whole)
     if not outside or not any(o.any() for o in outside):
         return x
     beyond = reduce(np.logical_or, outside)
@@ -389,8 +401,6 @@ def _weighted(x: Tensor, axis: int, weights: Known) -> Tensor:
     """One axis, as a product with a matrix of few weights."""
     kind = "f64" if x.dtype.bits == 64 else "f32"
     found = x.movedim(axis, -1).cast(kind) @ Tensor(weights.T, kind)
-    if x.dtype.is_int:
-        found = found.round().clamp(float(x.dtype.least), float(x.dtype.greatest))
     return found.cast(x.dtype).movedim(-1, axis)
 
 
@@ -498,7 +508,7 @@ def _corners(x: Tensor, places: Sequence[Tensor]) -> list[Tensor]:
 def _deform_conv(n: NodeView) -> Tensor:
     """DeformConv: a convolution whose windows read at places of their own (Zhu et al. 2019)."""
     x, w, bend, bias, mask = n(0), n(1), n(2), n.tensor(3), n.tensor(4)
-    if x.ndim != 4:
+    if _rank(n, w) != 2:
         raise n.error(f"of {x.ndim - 2} dimensions is not supported; of two")
     (batch, channels), (kh, kw), (rows, columns) = x.shape[:2], w.shape[2:], bend.shape[2:]
     groups, parts = n.get("group", 1), n.get("offset_group", 1)

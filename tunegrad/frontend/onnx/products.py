@@ -25,9 +25,9 @@ def _gemm(n: NodeView) -> Tensor:
     b = b.transpose(0, 1) if n.get("transB", 0) else b
     y = a @ b
     y = y if n.get("alpha", 1.0) == 1.0 else y * n.get("alpha")
-    if c is None:
-        return y
-    return y + (c if n.get("beta", 1.0) == 1.0 else c * n.get("beta"))
+    if c is not None:
+        y = y + (c if n.get("beta", 1.0) == 1.0 else c * n.get("beta"))
+    return y.cast(a.dtype)
 
 
 def _integers(n: NodeView) -> Tensor:

@@ -93,7 +93,14 @@ REDUCTIONS: dict[str, Callable[[NodeView], Any]] = {
 def _batch_norm(n: NodeView) -> Any:
     x, eps = n(0), n.get("epsilon", 1e-5)
     if not n.get("training_mode", 0):
-        return x.batch_norm(n(1), n(2), n(3), n(4), eps)
+        wide, scale, bias, mean, var = operands = [n(i) for i in range(5)]
+        kinds = {t.dtype.name for t in operands}  # of the image, of scale and bias, of statistics
+        if len(kinds) > 1:
+            kind = "f64" if "f64" in kinds else "f32"
+            wide, scale, bias, mean, var = (t.cast(kind) for t in operands)
+        if n.opset < 9 and not n.get("spatial", 1):  # a mean for each place in an image
+            return ((wide - mean) * (var + eps).rsqrt() * scale + bias).cast(x.dtype)
+        return wide.batch_norm(scale, bias, mean, var, eps).cast(x.dtype)
     axes = (0, *range(2, x.ndim))
     wide = x.cast(x.dtype.compute)
     mean = wide.mean(axes)
@@ -117,20 +124,26 @@ def _group_norm(n: NodeView) -> Tensor:
     return x.group_norm(groups, scale, bias, n.get("epsilon", 1e-5))
 
 
+_BFLOAT16 = 16
+"""ONNX's number of the type."""
+
+
 def _layer_norm(n: NodeView) -> Any:
     x, axis = n(0), n.get("axis", -1) % n(0).ndim
     axes, eps = tuple(range(axis, x.ndim)), n.get("epsilon", 1e-5)
+    wide = x.cast(x.dtype.compute)
     if n.op == "RMSNormalization":
-        return x * (x.square().mean(axes, True) + eps).rsqrt() * n(1)
+        return (wide * (wide.square().mean(axes, True) + eps).rsqrt()).cast(x.dtype) * n(1)
     if n.outputs == 1 and axis == x.ndim - 1 and n(1).ndim == 1:
         return x.layer_norm(n(1), n.tensor(2), eps)
-    mean = x.mean(axes, True)
-    off = x - mean
+    mean = wide.mean(axes, True)
+    off = wide - mean
     inverse = (off.square().mean(axes, True) + eps).rsqrt()
-    y = off * inverse * n(1)
+    y = (off * inverse).cast(x.dtype) * n(1)
     bias = n.tensor(2)
     y = y if bias is None else y + bias
-    return (y, mean, inverse)[: max(1, n.outputs)]
+    stash = "bf16" if n.get("stash_type", 1) == _BFLOAT16 else "f32"
+    return (y, mean.cast(stash), inverse.cast(stash))[: max(1, n.outputs)]
 
 
 def _soft(n: NodeView) -> Tensor:
@@ -171,15 +184,22 @@ def _lp_norm(n: NodeView) -> Tensor:
     return where(norm.eq(0), norm * 0, x / norm)
 
 
+def _local_norm(n: NodeView) -> Tensor:
+    """LRN: of an even number of channels one more is after than before, unlike in PyTorch."""
+    x, size = n(0), n.get("size")
+    x = x if size % 2 else x.flip(1)
+    given = n.get("alpha", 1e-4), n.get("beta", 0.75), n.get("bias", 1.0)
+    y = x.local_response_norm(size, *given)
+    return y if size % 2 else y.flip(1)
+
+
 NORMS: dict[str, Callable[[NodeView], Any]] = {
     "BatchNormalization": _batch_norm,
     "Dropout": _dropout,
     "GroupNormalization": _group_norm,
     "Hardmax": _soft,
     "InstanceNormalization": lambda n: n(0).instance_norm(n(1), n(2), n.get("epsilon", 1e-5)),
-    "LRN": lambda n: n(0).local_response_norm(
-        n.get("size"), n.get("alpha", 1e-4), n.get("beta", 0.75), n.get("bias", 1.0)
-    ),
+    "LRN": _local_norm,
     "LayerNormalization": _layer_norm,
     "LogSoftmax": _soft,
     "LpNormalization": _lp_norm,
