@@ -168,7 +168,9 @@ def _rounds(n: int) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 def _packed_rule(cotangent: Tensor, result: Tensor, a: Tensor) -> Tensor:
-    """The gradient of ``_packed`` (Townsend 2016, "Differentiating the SVD")."""
+    """The gradient of ``_packed`` (Townsend 2016, "Differentiating the Singular Value
+    Decomposition").
+    """
     m, n = a.shape[-2:]
     u, s, v = (result[..., :m, :], result[..., m, :], result[..., m + 1 :, :])
     gu, gs, gv = (cotangent[..., :m, :], cotangent[..., m, :], cotangent[..., m + 1 :, :])

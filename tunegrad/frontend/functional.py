@@ -201,7 +201,9 @@ def _kept(op: str, x: Tensor, p: float, training: bool, spatial: int | None) -> 
 def alpha_dropout(
     input: TensorLike, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """``dropout`` to SELU's least value, scaled so that mean and variance stay (Klambauer 2017)."""
+    """``dropout`` to the least value of SELU, scaled so that mean and variance stay (Klambauer et
+    al. 2017).
+    """
     del inplace
     return _alpha_dropped("alpha_dropout", lift(input, "alpha_dropout"), p, training, False)
 

@@ -228,7 +228,9 @@ class Adam(Optimizer):
 
 @dataclass(frozen=True, kw_only=True)
 class AdamW(Adam):
-    """Adam with decoupled weight decay, ``p * (1 - lr * weight_decay)`` (Loshchilov 2019)."""
+    """Adam whose weights decay by themselves, ``p * (1 - lr * weight_decay)`` (Loshchilov and
+    Hutter 2019).
+    """
 
     weight_decay: float = 1e-2
 
@@ -410,7 +412,9 @@ class StepLR:
 
 @dataclass(frozen=True)
 class CosineLR:
-    """Half a cosine from ``lr`` to ``least`` over ``steps``, then ``least`` (Loshchilov 2017)."""
+    """Half a cosine from ``lr`` to ``least`` over ``steps``, then ``least`` (Loshchilov and Hutter
+    2017).
+    """
 
     lr: float
     steps: int

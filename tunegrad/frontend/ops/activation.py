@@ -75,7 +75,9 @@ def silu(input: Handle) -> Handle:
 @operation
 @floating
 def gelu(input: Handle, approximate: Literal["none", "tanh"] = "none") -> Handle:
-    """input * P(Z <= input) of a standard normal Z: by erf, or by Hendrycks's tanh formula."""
+    """input * P(Z <= input) of a standard normal Z: by erf, or by the tanh formula of Hendrycks
+    and Gimpel 2016.
+    """
     x = input
     if approximate == "none":
         return x * 0.5 * ((x * math.sqrt(0.5)).erf() + 1)
@@ -247,7 +249,9 @@ def tanhshrink(input: Handle) -> Handle:
 
 @operation
 def threshold(input: Handle, threshold: float, value: float) -> Handle:
-    """input where it is beyond the threshold, else ``value``; of integers, rounded to zero."""
+    """input where it is beyond the threshold, else ``value``; of integers, both are rounded
+    towards zero.
+    """
     if input.dtype.is_int:
         threshold, value = int(threshold), int(value)
     return where(input > threshold, input, value)

@@ -301,7 +301,9 @@ def gather(
 def take_along_dim(
     input: Handle, indices: TensorLike, dim: int | None = None, *, mode: indexing.Beyond = "raise"
 ) -> Handle:
-    """``gather`` with the other dimensions of both broadcast; without one, of a flat input."""
+    """``gather`` with the other dimensions of both broadcast; of all in one row without a
+    dimension.
+    """
     i = lift(indices, "take_along_dim")
     if dim is None:
         return take_along_dim(input.ravel(), i.ravel(), 0, mode=mode)
@@ -339,7 +341,9 @@ def scatter(
     input: Handle, dim: int, index: TensorLike, src: TensorLike | None = None,
     *, reduce: Literal["add", "multiply"] | None = None, value: Scalar | None = None,
 ) -> Handle:  # fmt: skip
-    """``input[index[i, j], j] = src[i, j]`` (dimension 0 of two), the last or folded into input."""
+    """``input[index[i, j], j] = src[i, j]`` for dimension 0 of two, the last one of several; or
+    folded into input.
+    """
     mode = "set" if reduce is None else _FOLDS[reduce]
     return _scattered(input, "scatter", dim, index, value if src is None else src, mode)
 

@@ -68,7 +68,9 @@ def expand_dims(input: Handle, dim: int) -> Handle:
 
 @viewing
 def transpose(input: Handle, dim0: int | Sequence[int] = -2, dim1: int = -1, *more: int) -> Handle:
-    """Two dimensions exchanged, by default the last two; or numpy's permutation."""
+    """Two dimensions exchanged, by default the last two; a list, or more than two numbers, is
+    numpy's permutation.
+    """
     if isinstance(dim0, Sequence):
         return input.permute(dim0)
     if more:
@@ -193,7 +195,9 @@ def repeat_interleave(input: Handle, repeats: int, dim: int | None = None) -> Ha
 
 @viewing
 def split(input: T, split_size: Sections, dim: int = 0) -> tuple[T, ...]:
-    """Parts of ``split_size`` elements along ``dim`` (the last one the rest), or by sizes."""
+    """Parts of ``split_size`` elements along ``dim`` (the last may be smaller), or of the sizes
+    in a list.
+    """
     at = axis_of("split", dim, input.shape)
     extent = input.shape[at]
     if isinstance(split_size, int):
@@ -220,7 +224,9 @@ def chunk(input: T, chunks: int, dim: int = 0) -> tuple[T, ...]:
 
 @viewing
 def tensor_split(input: T, indices_or_sections: Sections, dim: int = 0) -> tuple[T, ...]:
-    """So many parts along ``dim``, the first ones larger by one; or cut at given indices."""
+    """So many parts along ``dim``, the first ones larger by one; or cut at the indices of a
+    list.
+    """
     extent = input.shape[axis_of("tensor_split", dim, input.shape)]
     if isinstance(indices_or_sections, int):
         n = integer("tensor_split", "sections", indices_or_sections, 1)

@@ -164,7 +164,9 @@ def _nth(input: T, n: int, at: int, keepdim: bool) -> Found[T]:
 
 @operation
 def median(input: T, dim: int | None = None, keepdim: bool = False) -> T | Found[T]:
-    """The middle element, the smaller of two, NaN where one is; with its place along ``dim``."""
+    """The middle element, the smaller of two, NaN where one is; with its place along ``dim``,
+    where that is given.
+    """
     x = input.ravel() if dim is None or not input.shape else input
     at = axis_of("median", -1 if dim is None else dim, x.shape)
     extent = x.shape[at]
