@@ -216,9 +216,7 @@ def unknown(owner: str, name: str, names: Callable[[], Iterable[str]]) -> Attrib
 
 
 def before_modules(package: str, names: Collection[str]) -> None:
-    """Keeps ``names`` of ``package`` from becoming the modules of the same names, as they would
-    when these are imported.
-    """
+    """Keeps ``names`` of ``package`` from becoming its modules of those names on import."""
 
     class Package(ModuleType):
         def __setattr__(self, name: str, value: object) -> None:

@@ -29,9 +29,7 @@ _STALE_S = 3600.0
 _OBJECT, _PART = re.compile(r"[0-9a-f]{16,}\.o"), re.compile(r"\.[0-9a-f]{16,}\.\d+\.\d+\.tmp")
 """Names of the files of keys, which are digests, and of what is written."""
 _REST = 0.9
-"""Fullness of the cache after the oldest were removed: so that the next write need not look
-again.
-"""
+"""Fullness of the cache after the oldest were removed: the next write need not look."""
 
 
 class ObjectCache:

@@ -148,9 +148,7 @@ class CompiledReport:
 
 
 Outcome = Literal["hit", "near", "miss", "fixed"]
-"""The way in which a kernel found its schedule; "fixed" is a fence's, which is neither searched nor
-looked up.
-"""
+"""The way in which a kernel found its schedule; "fixed" by a fence: never searched."""
 
 
 @dataclass(frozen=True, slots=True)

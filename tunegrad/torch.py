@@ -799,9 +799,7 @@ def _every(
 
 
 def _run(every: Any, outputs: Sequence[_Output], *given: Tensor) -> tuple[Tensor, ...]:
-    """The tensors among the graph's outputs, contiguous in the order of PyTorch's strides; new
-    values of arguments are the last.
-    """
+    """The graph's output tensors, contiguous in PyTorch's strides; arguments' values last."""
     found = [*zip(every(*given), outputs, strict=True)]
     tensors = (
         (v.pairs() if isinstance(v, Complex) else v, o)

@@ -74,7 +74,6 @@ def shortened(value: object) -> str:
 
 
 # ---- rules
-# --------------------------------------------------------------------------------------------------
 
 _LINE_ENDS = r"\x09\x0a\x0d"
 _CONTROLS = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
@@ -89,9 +88,7 @@ _UNSEEN = (
 
 
 def printable(limit: int, *, lines: bool = False) -> Meta:
-    """Of a string: at most ``limit`` characters, valid Unicode and, but for line ends and tabs
-    where they are allowed, printable.
-    """
+    """Of a string: at most ``limit`` valid characters, printable (or line ends and tabs)."""
     refused = _CONTROLS + _UNSEEN + ("" if lines else _LINE_ENDS)
     return Meta(
         max_length=limit,
@@ -133,7 +130,6 @@ Time = Annotated[float, between(0.0, _LARGEST_S)]
 
 
 # ---- values
-# --------------------------------------------------------------------------------------------------
 
 
 def converted(kind: type[T], value: object, field: str = "") -> T:
@@ -236,7 +232,6 @@ def _rule(kind: Any, value: object) -> str:
 
 
 # ---- JSON
-# --------------------------------------------------------------------------------------------------
 
 
 def json_value(text: str | bytes) -> Any:

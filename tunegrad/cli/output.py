@@ -51,9 +51,7 @@ def page_width() -> int | None:
 
 
 def wrapped(text: str, width: int) -> str:
-    """The text with lines that are longer than the terminal broken between words, indented a little
-    more than they were.
-    """
+    """The text with lines longer than the terminal broken between words, and indented."""
     lines = []
     for line in text.split("\n"):
         indent = line[: len(line) - len(line.lstrip())]

@@ -69,9 +69,7 @@ SAMPLED_WORK = 500_000_000
 """Steps of scalar code (about half a second) above which a reference is a sample of the outputs."""
 
 INTERPRETED_STEPS = 8_000_000
-"""Steps of the interpreter (about a fifth of a second) up to which it is the reference of every
-element.
-"""
+"""Steps of the interpreter (some 0.2 s) up to which it is the reference of every element."""
 
 _SAMPLE_STEPS = 4_000_000
 """Steps that the interpreter takes for a sample, about."""

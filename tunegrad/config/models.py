@@ -137,9 +137,7 @@ def load_model(path: Path, batch: int | None, *, allow_alias: bool) -> ModelSpec
 
 
 def check_package(text: str, path: str | Path) -> None:
-    """Raise ConfigError if ``text``, a model's name, is a builder that a file may not name (see
-    ``builder_packages``).
-    """
+    """ConfigError if a model's name is a builder that files may not name (``builder_packages``)."""
     builder = text.partition("[")[0]
     module = builder.partition(":")[0]
     packages = builder_packages()

@@ -154,9 +154,7 @@ class Slab:
         self.memory = mmap.mmap(file, nbytes, flags=flags)
 
     def lent(self, give_back: Callable[[Slab], None]) -> Any:
-        """Its memory as an object; when that and all arrays over it are gone, ``give_back`` is
-        called, in any thread.
-        """
+        """Its memory as an object; once that and its arrays are gone, ``give_back`` is called."""
         memory = np.frombuffer(self.memory, np.uint8, self.nbytes)
         weakref.finalize(memory, give_back, self).atexit = False
         return memory

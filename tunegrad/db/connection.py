@@ -60,9 +60,7 @@ _NETWORK = frozenset((
 # fmt: on
 
 _REMOTE_SOURCE = re.compile(r"//[^/]+/.*|(\[[0-9a-fA-F:]+\]|[\w.@-]+):/.*")
-"""The name of a server's share, whatever its filesystem's type: ``//server/share``,
-``host:/path``.
-"""
+"""The name of a server's share, whatever its filesystem: ``//server/share``, ``host:/path``."""
 
 
 class Mount(NamedTuple):

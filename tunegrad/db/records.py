@@ -30,9 +30,7 @@ __all__ = [
 ]
 
 Question = Literal["images", "cut", "variant"]
-"""The question of a decision: the form of a graph's images, where a region is cut, how a kernel
-runs.
-"""
+"""The question of a decision: the form of images, where a region is cut, how a kernel runs."""
 
 QUESTIONS: tuple[Question, ...] = get_args(Question)
 
@@ -45,9 +43,7 @@ PART = ": "
 """Separator between a model and a kernel of it in the name of a latency: of a sweep's rows."""
 
 IMPORTED = "imported:"
-"""Prefix of the origin of a trial, and of the test of a promotion, that came out of an imported
-file.
-"""
+"""Prefix of the origin of a trial, and of the test of a promotion, of an imported file."""
 
 STOPPED = "stopped: "
 """Prefix of the settings of a spend that holds the budget of a finished search, not spent time."""

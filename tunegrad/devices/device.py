@@ -354,9 +354,7 @@ class Device(Protocol):
         """Inspect the machine code of a text; None for a device that does not show it."""
 
     def facts(self, lowered: Lowered, image: bytes) -> Properties:
-        """Facts of a program by its image, read in less than a millisecond; () where it has none.
-        docs/STORE.md has the names.
-        """
+        """Facts of a program by its image, read in below 1 ms; () without. Names: docs/STORE.md."""
 
     def state(self) -> Properties:
         """Clocks, power and temperature as they are now, asked of the machine; () where it does

@@ -45,9 +45,7 @@ __all__ = [
 Array = npt.NDArray[Any]
 
 CONTENDING = 1.25
-"""A candidate of up to this much of the best time is verified on every input set; slower ones
-on the first alone.
-"""
+"""A candidate up to this much of the best time is verified on all input sets, others on one."""
 
 
 @dataclass(frozen=True, slots=True)

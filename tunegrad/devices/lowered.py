@@ -1,6 +1,4 @@
-"""A program lowered for a device, and the facts that launching it needs: a process whose code was
-compiled before has no more.
-"""
+"""A program lowered for a device, and the facts that launching its compiled code needs."""
 
 from __future__ import annotations
 

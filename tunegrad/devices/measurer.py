@@ -46,9 +46,7 @@ from tunegrad.trial import Measured, Measurement, Policy, Properties, Status
 __all__ = ["Compiling", "DeviceMeasurer"]
 
 _COPY_S = 60.0
-"""For copying a kernel's inputs into the bench: far more than memory takes for as much as there
-is.
-"""
+"""For copying a kernel's inputs into the bench: far more than memory takes for that much."""
 
 
 class Compiling:

@@ -32,9 +32,7 @@ GUARD_BYTES = 4096
 
 
 class RemoteMemory(ABC):
-    """See ``devices.device.Memory``. Every byte of the guard zones was ``guard``, None
-    without zones; ``owner`` is kept alive.
-    """
+    """See ``devices.device.Memory``. Guard zones hold ``guard`` (None: none); keeps ``owner``."""
 
     __slots__ = ("_digest", "_guard", "_owner", "nbytes")
 

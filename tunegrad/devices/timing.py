@@ -120,9 +120,7 @@ class _Turns:
             self.after = self.beside is not None and not self.after
 
     def end(self) -> Pairs:
-        """End the timing with the pairs that were taken; the candidate ran last, since its outputs
-        are looked at now.
-        """
+        """End the timing with the pairs taken; the candidate ran last: its outputs are compared."""
         if self.beside is not None and not self.after:
             self.candidate(1)
         return self.pairs

@@ -46,9 +46,7 @@ T = TypeVar("T")
 _STDOUT = 1
 
 _COLLECT = 100_000
-"""New objects between two collections in a compile worker: lowering makes many, and hardly any
-cycle.
-"""
+"""New objects between two collections in a compile worker: lowering makes few cycles."""
 
 _bench: Bench | None = None
 
@@ -136,9 +134,7 @@ def compile_candidate(
 
 
 def counted_code(candidate: Candidate, device: Device, lower: str) -> Properties:
-    """Properties from the compiler's listing of a candidate, for which it is compiled once more; ()
-    where there is none.
-    """
+    """Properties from the compiler's listing of a candidate, compiled once more; or ()."""
     try:
         lowered = load_hook(lower)(candidate.payload) if lower else candidate.payload
         found = device.inspect(lowered) if isinstance(lowered, Lowered) else None

@@ -39,9 +39,7 @@ __all__ = [
 ]
 
 LONGEST_S = 60.0
-"""Checking a file ends after this long; one schedule takes a millisecond, of the largest that
-are allowed 0.2 s.
-"""
+"""Checking a file ends after this long; a schedule takes a millisecond, the largest 0.2 s."""
 
 OTHER_MACHINE = "of another machine"
 OTHER_SPACE = "of another space version"
@@ -49,9 +47,7 @@ NO_KERNEL = "the text does not parse as a kernel"
 ENDED = f"the {LONGEST_S:g} s for it were over"
 
 _KERNELS = 512
-"""Kernels that are remembered; a file has the rows of one model together, and models have a
-hundred at most.
-"""
+"""Kernels that are remembered: a file has a model's rows together, of a hundred at most."""
 
 _THREADS = re.compile(r"[1-9][0-9]{0,5}")
 _SHOWN = 300

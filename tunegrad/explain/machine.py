@@ -31,9 +31,7 @@ _EXTRAS = {
     "pytest": "test", "hypothesis": "test", "onnx": "bench", "onnxruntime": "bench",
     "openvino": "bench",
 }  # fmt: skip
-"""Packages of the extras, and the extra that each one comes with; of several, the one that a
-user of tunegrad needs.
-"""
+"""Packages of the extras, and the extra of each; of several, the one that users need."""
 
 
 def doctor() -> DoctorReport:

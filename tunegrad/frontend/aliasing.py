@@ -305,9 +305,7 @@ def _row_major(shape: tuple[int, ...]) -> Strides:
 
 
 def _reshaped(shape: tuple[int, ...], strides: Strides, after: tuple[int, ...]) -> Strides | None:
-    """Strides under another shape; None where there are none: dimensions that are joined do not
-    follow each other in memory.
-    """
+    """Strides under another shape; None where joined dimensions do not follow in memory."""
     if 0 in shape:
         return _row_major(after)
     runs: list[list[int]] = []  # [elements, step] of dimensions that follow each other

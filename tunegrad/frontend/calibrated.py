@@ -120,9 +120,7 @@ class Calibration(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return quantised(folded, products, scales, kept)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the file, which is replaced at the end, of a link the one that it leads to. Raises
-        ModelError where it can not be.
-        """
+        """Write and replace the file (a link's target). ModelError where that can not be."""
         place, target = Path(path), Path(os.path.realpath(path))
         if target.exists() and not target.is_file():
             raise ModelError(f"file {place}: it is no regular file")
@@ -146,9 +144,7 @@ def _digest(p: Product) -> str:
 
 
 def quantised_model(base: Model, calibration: Calibration) -> Model:
-    """A model with its products of bytes; its first call is not compared with where it comes from,
-    whose numbers are others.
-    """
+    """A model with its products of bytes, whose first call is compared with nothing."""
     name = f"{base.name} int8"
     return replace(
         base, name=name, first_call=None,

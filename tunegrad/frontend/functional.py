@@ -231,8 +231,8 @@ def _alpha_dropped(op: str, x: Tensor, p: float, training: bool, channels: bool)
 
 
 def embedding(input: TensorLike, weight: TensorLike, padding_idx: int | None = None) -> Tensor:
-    """The rows of a table (rows, features) at the positions of any shape; nothing flows back to
-    the row ``padding_idx``.
+    """The rows of a table (rows, features) at the positions of any shape; nothing flows back to the
+    row ``padding_idx``.
     """
     w = lift(weight, "embedding")
     if w.ndim != 2:

@@ -47,9 +47,7 @@ SPELLINGS: dict[str, tuple[str, ...]] = {
     "features_out": ("out_features",),
     "channels": ("num_features", "num_channels"),
 }
-"""Another spelling, and the names of parameters that it may stand for: the first that a function
-has.
-"""
+"""Another spelling, and the parameters that it may stand for: the first of a function."""
 
 _WORDS: dict[str, list[str]] = {}
 """The other way round: the spellings that may stand for a parameter of a name."""

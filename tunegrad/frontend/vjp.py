@@ -28,9 +28,7 @@ R = TypeVar("R", bound=Handle)
 
 
 class OwnRule:
-    """One call of a function that states its rule: its arguments, of which the tensors are sources
-    of an IDENTITY node.
-    """
+    """A call of a function with a rule of its own: its tensors are sources of an IDENTITY node."""
 
     __slots__ = ("args", "kwargs", "name", "rule")
 

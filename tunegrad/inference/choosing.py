@@ -91,9 +91,7 @@ def choices(
 def _looked_up(
     kernel: Kernel, here: Fingerprint, store: Store | None
 ) -> tuple[Trial | None, Sequence[Nearby], tuple[str, ...]]:
-    """The stored winner, if there is one for here; those of the most similar machines; and what
-    keeps them from being it.
-    """
+    """The stored winner for here; those of similar machines; and what keeps them from it."""
     if store is None:
         return None, (), ("store: there is none",)
     from tunegrad.db import Hit

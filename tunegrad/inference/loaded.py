@@ -249,9 +249,7 @@ class LoadedModel:
 
     @property
     def checks_first(self) -> bool:
-        """True if indices are found out of range before donated inputs are changed: those that do
-        not depend on new values.
-        """
+        """True if indices out of range are found before donated inputs are changed."""
         return self._runner.checks_first
 
     @property

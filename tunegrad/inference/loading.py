@@ -265,9 +265,7 @@ def load_model(
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """The choice of each kernel by its key, and what ``planned_as`` takes to make the plan again;
-    the form of images as text.
-    """
+    """The choice of each kernel by key, and how ``planned_as`` makes the plan again."""
 
     choices: Mapping[str, Choice]
     toggles: frozenset[int]

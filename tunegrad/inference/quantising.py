@@ -275,9 +275,7 @@ class _Session:
     def kept(
         self, scales: Mapping[Node, Scale], keep: Sequence[str], bound: float | None
     ) -> set[int]:
-        """Places of products that stay in f32: those that are named, and, the worst first, as many
-        as the bound takes.
-        """
+        """Places of products that stay in f32: those named, and the worst, as the bound takes."""
         keep = [keep] if isinstance(keep, str) else keep
         for name in keep:
             if not isinstance(name, str):

@@ -171,9 +171,7 @@ class TrainStep:
     # ---- state
 
     def weights(self) -> dict[str, Array]:
-        """The model's parameters and buffers by its own names, as they are now; one of several
-        names by each of them.
-        """
+        """The model's parameters and buffers by each of its own names, as they are now."""
         self._check_defined()
         same = self.training.same
         names = self.training.module.specs()

@@ -313,9 +313,7 @@ def iota(shape: tuple[int, ...], dim: int, dtype: DType = I64) -> Node:
 
 
 def elementwise(op: Op, *srcs: Node) -> Node:
-    """``op`` on nodes of one shape and one dtype (``WHERE``: a bool, then two of one dtype;
-    ``DOT4``: any words of bytes).
-    """
+    """``op`` on nodes of one shape and dtype (``WHERE``: a bool first; ``DOT4``: any words)."""
     if len(srcs) != op.arity:
         raise ShapeError(f"{op} takes {op.arity} tensors, got {len(srcs)}")
     if len({s.shape for s in srcs}) != 1:

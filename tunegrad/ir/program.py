@@ -735,9 +735,7 @@ def _lines(p: Program) -> Iterator[str]:
 _FLOPS = {Op.FMA: 2, Op.DOT2: 3, Op.DOT2_ADD: 4, Op.LOW: 0, Op.HIGH: 0, Op.TF32: 0}
 
 _MAX_STEPS = 200_000
-"""Blocks that are visited, at most: loops whose bodies do not depend on them are multiplied,
-the others are run.
-"""
+"""Most blocks that are visited: loops whose bodies ignore them are multiplied, others run."""
 
 
 def executed_flops(program: Program) -> int | None:

@@ -411,9 +411,7 @@ _LEAST = 2.0**-126
 
 
 def has_jumps(k: Kernel) -> bool:
-    """True if a kernel compares, floors or converts floats that it computed: a rounding may then
-    change a result altogether.
-    """
+    """True if a kernel compares, floors or converts floats that it computed, maybe rounded."""
     return any(_jumps(x) for s in k.stages for x in nodes(s.expr))
 
 

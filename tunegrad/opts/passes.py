@@ -57,9 +57,7 @@ class Text(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Pass(Generic[C]):
-    """A step of the pipeline. ``run`` is a pure function of a form and a context; an unchanged form
-    is the same object.
-    """
+    """A step of the pipeline. ``run`` is pure; an unchanged form is the same object."""
 
     name: str
     run: Callable[[Form, C], Form]

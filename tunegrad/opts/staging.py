@@ -71,9 +71,7 @@ class StagedCopy:
     crossed: bool = False
     swizzled: int = 0
     source: str = ""
-    """The buffer that is copied: the parameter, or what it was packed into when the model was
-    loaded.
-    """
+    """The buffer that is copied: the parameter, or what loading packed it into."""
 
     @property
     def count(self) -> int:
@@ -93,9 +91,7 @@ class StagedCopy:
 
 @dataclass(frozen=True, slots=True)
 class _Reads:
-    """The reads of a staged operand by stage ``stage``, over the loops; ``needed`` are the loops
-    that index the copy.
-    """
+    """The reads of a staged operand by ``stage``, over loops; ``needed`` index the copy."""
 
     param: Param
     stage: int

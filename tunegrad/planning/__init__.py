@@ -1,6 +1,4 @@
-"""From a graph to the launches that run: decisions of the store, and what a model of the machine
-expects where it has none.
-"""
+"""From a graph to the launches that run: stored decisions, else expectations of the machine."""
 
 from __future__ import annotations
 

@@ -78,9 +78,7 @@ _VECTORS = 16
 """Vectors of results that occupy a core; on a device of warps, for each work-item of one."""
 
 _SIDE = 8
-"""Rows and columns that a product of matrices has at least. Work-items of a group share a sum where
-there are fewer.
-"""
+"""Fewest rows and columns of a product of matrices; with fewer, items of a group share sums."""
 
 
 def faster_splits(kernel: Kernel, names: tuple[str, ...], target: Target) -> tuple[str, ...]:
@@ -237,9 +235,7 @@ def expected(kernel: Kernel, target: Target, numerics: Numerics = "contract") ->
 
 
 def _known_to_pay(kernel: Kernel, target: Target) -> bool:
-    """True if Winograd's tiles are taken without measuring: on a device of work-items, those of
-    constant weights alone.
-    """
+    """True if Winograd's tiles are taken unmeasured: with work-items, of constant weights."""
     return not target.has_work_items or not _weights_vary(kernel)
 
 

@@ -223,9 +223,7 @@ def _steps(rounds: Sequence[Round], series: str, a: str, b: str) -> list[float]:
 
 
 def _chance(steps: Sequence[float]) -> float:
-    """Probability of steps at least so far above 0, of two commits that do not differ. A step of 0
-    is the least against it.
-    """
+    """Probability of steps so far above 0, of two commits that do not differ."""
     return signed_rank_p([-step or ulp(0.0) for step in steps])
 
 
@@ -388,9 +386,7 @@ _probe(json.loads(sys.argv[1]), said)
 
 
 _BUILD = 'echo $$ >"$0" && exec /bin/sh -c "$1"'
-"""The shell notes its number before it builds: one that outlives a killed run is known to the
-next.
-"""
+"""The shell notes its number before it builds: the next run finds one that outlived a run."""
 
 
 @dataclass

@@ -204,9 +204,7 @@ class _Watch:
         return min(range(since, night), key=misfit, default=night)
 
     def _go_on(self, change: Change, night: int) -> None:
-        """Close the change where the last nights are nearer to the level before it; what is faster
-        for long enough is the level.
-        """
+        """Close the change where the last nights are nearer to the level before, or long faster."""
         last = night + 1 - _RECOVERED
         if last <= change.found:
             return

@@ -162,9 +162,7 @@ def _of_store(name: str, path: Path) -> _Side:
 
 
 def _tuned(store: Store) -> tuple[Night, ...]:
-    """The newest latencies of whole models by tune sessions, on the machine of the last of them:
-    as a night, or nothing.
-    """
+    """The newest latencies of models by tune sessions on one machine, as a night; or nothing."""
     sessions = {s.id for s in store.sessions() if s.command == "tune"}
     rows = sorted(
         (r for r in store.latencies() if r.session in sessions and not r.imported),

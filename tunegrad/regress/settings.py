@@ -279,9 +279,7 @@ def _shipped() -> list[str]:
 
 
 def _check_names(path: Path, table: _Table) -> None:
-    """Raise ConfigError for a name that is none of a device or a peer. One that is not here is a
-    failure of the sweep.
-    """
+    """Raise ConfigError for no name of a device or peer. One not here fails in the sweep."""
     for device in table.devices:
         try:
             check_name(device)

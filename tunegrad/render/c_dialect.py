@@ -58,17 +58,13 @@ class Dialect:
     build: Callable[[str, int, list[str]], str] = lambda *_: ""
     """(C type, lanes, lane expressions or one for all) to a vector expression."""
     load: Callable[[str, int, str, str], str] = lambda *_: ""
-    """(C type, lanes, buffer, offset) to a vector of neighbours; of aligned ones without
-    ``unaligned``.
-    """
+    """(C type, lanes, buffer, offset) to a vector of neighbours, aligned but for ``unaligned``."""
     store: Callable[[str, int, str, str, str], str] = lambda *_: ""
     """(C type, lanes, buffer, offset, value) to a statement that stores neighbours."""
     wide: Callable[[str, str, str, str], str] = lambda *_: ""
     """(space and qualifiers, vector type, buffer, offset) to neighbours that are aligned."""
     vector_max: Callable[[str, str, str], str] = lambda *_: ""
-    """(``max`` or ``min``, a, b) to the larger or smaller of two float vectors, NaN if either
-    is.
-    """
+    """(``max`` or ``min``, a, b) to the larger or smaller of two float vectors, or NaN."""
     function: Callable[[str, DType], str]
     """(operation, dtype) to the function of that name: exp to exp, or to expf."""
     prologue: str = ""
@@ -93,9 +89,7 @@ class Dialect:
     part: Callable[[str, str, int], str] = lambda c, register, at: f"({c})({register} >> {at})"
     """(C type, register of 32 bits, bit) to the value that begins there."""
     unroll: str = ""
-    """Text before a loop of which so many iterations ({}) become one; '' where the language
-    has no word for it.
-    """
+    """Text before a loop of which {} iterations become one; '' where the language has none."""
     unaligned: bool = True
     """True if ``load`` and ``store`` move neighbours that are not aligned."""
 

@@ -1007,9 +1007,7 @@ def _shares_global(program: Program) -> bool:
 
 
 def _copies_by_quotients(loop: p.For) -> bool:
-    """True if a loop only copies, from places that are quotients of its variable: a box whose sides
-    are no powers of two.
-    """
+    """True if a loop only copies a box whose sides are no powers of two: by quotients."""
     inside = tuple(p.walk(loop.body))
     copies = (p.Load, p.Store, p.CopyAsync, p.Test, p.If, p.Number, p.Splat)
     loads = [i for i in inside if isinstance(i, p.Load | p.CopyAsync)]

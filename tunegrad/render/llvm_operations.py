@@ -62,9 +62,7 @@ def converted(to: LlvmValues, v: str, s: VType, t: VType) -> str:
 
 
 def _whole(to: LlvmValues, v: str, s: VType, t: VType) -> str:
-    """Lanes of f32 as integers that saturate, NaN as 0. LLVM's own saturating conversion goes lane
-    by lane, through branches.
-    """
+    """Lanes of f32 as integers that saturate, NaN as 0; LLVM's own goes lane by lane."""
     word, mask = VType(I32, s.lanes), mask_type(s.lanes)
     floats, words = ltype(s), ltype(word)
     least, most = t.dtype.least, t.dtype.greatest
@@ -152,9 +150,7 @@ def _clamped(to: LlvmValues, v: str, ends: tuple[str, str], word: VType) -> str:
 
 
 def with_steps(to: LlvmValues, op: Op, a: list[str], s: VType, made: str) -> str:
-    """A sum or a rounding of floats, ``made`` of ``a``, which may be steps; or what is cheaper than
-    a difference of bytes.
-    """
+    """A sum or rounding of floats, ``made`` of ``a``; or what is cheaper of bytes."""
     if op is Op.ROUND:
         to.steps[made] = a[0], ""
     elif op is Op.ADD:

@@ -276,9 +276,7 @@ def _checked(
 
 
 def _converted(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """The array of a list or a number in ``dtype``; as it is where that would be another kind of
-    number, or can not hold it.
-    """
+    """The array of a list or number in ``dtype``; as it is if of another kind or too large."""
     ranks = {"b": 0, "u": 1, "i": 1, "f": 2}
     rank, wanted = ranks.get(array.dtype.kind), ranks[dtype.kind]
     if rank is None or rank > wanted:

@@ -452,9 +452,7 @@ class Runner:
                     rest.point(step - cut, place, part)
 
     def _lend_input(self, b: Buffer, array: Array) -> Any:
-        """Let kernels read the caller's memory, where they can use it as it is, else a copy; the
-        memory that they read.
-        """
+        """Let kernels read the caller's memory where they can, else a copy; what they read."""
         lent = self._engine.borrow(array)
         memory = self._copied(b, array) if lent is None else lent
         self._point(b.id, memory)
@@ -469,9 +467,7 @@ class Runner:
         return lent is not None
 
     def _point_at_own(self, arrays: Mapping[str, Array] | None) -> None:
-        """Inputs and outputs in the plan's own memory, each in its own; the inputs as it holds
-        them, without ``arrays``.
-        """
+        """Inputs and outputs in the plan's own memory; inputs as it is without ``arrays``."""
         for b in self._inputs:
             self._point(
                 b.id, self._memory(b) if arrays is None else self._copied(b, arrays[b.name])

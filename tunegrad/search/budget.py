@@ -175,9 +175,7 @@ class ModelSearch:
         self._turn_to(None)
 
     def half(self) -> bool:
-        """Spend half of what is left. Returns True where ``run`` may use the other half; else
-        ``stopped`` says why it ended.
-        """
+        """Spend half of what is left. True where ``run`` may use the rest; else see ``stopped``."""
         whole_s, self.budget_s = self.budget_s, self.spent_s + 0.5 * self.left_s
         try:
             stopped = self._search()
@@ -266,7 +264,6 @@ class ModelSearch:
         return total_s
 
     # ---- one batch
-    # ----------------------------------------------------------------------------------------------
 
     def _measure_defaults(
         self, prime: Callable[[Sequence[KernelSearch]], None], group: int
@@ -355,9 +352,7 @@ class ModelSearch:
         return sum(len(begun.proposals) for _, begun in self._under_way)
 
     def _affordable(self, i: int) -> int:
-        """Number of further candidates of a kernel that fit into the time that those under way are
-        expected to leave.
-        """
+        """Number of further candidates of a kernel that fit into the time expected to be left."""
         under_way_s = sum(
             len(begun.proposals) * self._prospects[j].trial_cost_s for j, begun in self._under_way
         )
@@ -384,7 +379,6 @@ class ModelSearch:
             self._observe(search.started())
 
     # ---- what to do next
-    # ---------------------------------------------------------------------------------------------
 
     def _open(self) -> Iterator[int]:
         return (i for i, s in enumerate(self._all) if not s.done and i not in self._watch.gone)

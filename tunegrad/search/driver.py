@@ -86,7 +86,6 @@ class KernelSearch:
         self._tell_stored()
 
     # ---- what is known
-    # ----------------------------------------------------------------------------------------------
 
     @property
     def best_s(self) -> float:
@@ -156,7 +155,6 @@ class KernelSearch:
         return different(ran)[:count]
 
     # ---- steps
-    # ----------------------------------------------------------------------------------------------
 
     def measure_defaults(self) -> Step:
         """Measure the default schedules, once; rows answer where there are any."""
@@ -322,7 +320,6 @@ class KernelSearch:
             self.best, self._best = schedule, trial
 
     # ---- starting
-    # ----------------------------------------------------------------------------------------------
 
     def _defaults(self) -> tuple[Schedule, ...]:
         try:
@@ -348,7 +345,6 @@ class KernelSearch:
             self._take(Proposal(schedule, trial.origin), trial)
 
     # ---- saying so
-    # ----------------------------------------------------------------------------------------------
 
     def started(self) -> KernelStarted:
         """The event that the search turns to this kernel."""

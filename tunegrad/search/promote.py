@@ -25,9 +25,7 @@ One look in a disturbed quarter of an hour proved 35 of 48 schedules that are 3 
 """
 
 _ALPHA = 0.05
-"""Of all looks together that equals are taken for different, spent evenly over them
-(Bonferroni).
-"""
+"""Of all looks together that equals are taken for different, spent evenly (Bonferroni)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,9 +54,7 @@ class Results:
         """Return once every result that is measured at once is there."""
 
     def arrived(self) -> Sequence[Measured | None]:
-        """Results that are left and can be read without waiting, in order; None as well for one
-        that is not there yet.
-        """
+        """Results that can be read without waiting, in order; None for those not there yet."""
         return ()
 
     def close(self) -> None:

@@ -24,9 +24,7 @@ from tunegrad.opts import Action, Schedule, Space, TraceChooser
 __all__ = ["FARTHEST", "Shape", "adapted", "distance", "seeds_from"]
 
 FARTHEST = 12.0
-"""Kernels whose extents are farther apart than this (sum of the logarithms of their ratios,
-base 2) give no seeds.
-"""
+"""Kernels whose extents are farther apart (sum of log2 of their ratios) give no seeds."""
 
 _NUMBER = re.compile(r"(?<![\w.])\d+")
 _EXTENT = re.compile(r":([0-9]{1,15})(?![0-9])")

@@ -105,9 +105,7 @@ class Watch:
         self._model = _Vain()
 
     def allowed(self, under_way: int) -> float:
-        """Number of candidates that may still be measured, where ``under_way`` more are already;
-        infinity for no bound.
-        """
+        """Number of candidates that may still be measured beside ``under_way``; or infinity."""
         return (
             math.inf if self.rule.trials is None else self.rule.trials - self.measured - under_way
         )

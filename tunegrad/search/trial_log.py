@@ -1,6 +1,4 @@
-"""The record that a search keeps of its trials: one row each, committed before the next one starts,
-and read back on resuming.
-"""
+"""The record of a search's trials: a row each, committed before the next; read on resuming."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The time of a session: its parts, the ends of its stages, the latency that is wanted, and what is
-left of the budget.
-"""
+"""The time of a session: its parts, stages' ends, the wanted latency, the budget that is left."""
 
 from __future__ import annotations
 
@@ -152,9 +150,7 @@ class Costs:
 
 
 def compiling(measurements: Sequence[tuple[float, float]], workers: int) -> dict[Part, float]:
-    """Seconds of the session's time that a batch compiled by ``workers`` at once took, from
-    (lower_s, compile_s) of each.
-    """
+    """Seconds of a session that a batch compiled by ``workers`` took, by (lower_s, compile_s)."""
     busy = max(1, min(workers, len(measurements)))
     return {
         "lowering": sum(lower_s for lower_s, _ in measurements) / busy,
@@ -163,9 +159,7 @@ def compiling(measurements: Sequence[tuple[float, float]], workers: int) -> dict
 
 
 _LEAST_SHARE = 0.1
-"""Of a budget that is left after start-up at least: a model that loads for longer than the rest
-ends so much later.
-"""
+"""Least part of a budget that is left after start-up: a slow load ends a session later."""
 
 _PLANS_SHARE = 0.35
 """Share of what is left then: plans that are not decided by its end stay as the store has them."""
@@ -366,9 +360,7 @@ class Account:
     spent_s: float = 0.0
     before_s: float = field(init=False)
     over: bool = field(init=False)
-    """True when an earlier session with the same limits stopped early, within no smaller a
-    budget.
-    """
+    """True when an earlier session with the same limits, and no less budget, stopped early."""
 
     def __post_init__(self) -> None:
         with self.costs.part("store"):

@@ -249,9 +249,7 @@ def measured_end_to_end(
 
 
 def _paired(models: Models, tuned: WholeModel, default: WholeModel, seconds: float) -> Pair:
-    """Samples of both in turns. Where both are one program each has all of them: it has no gain,
-    whatever they scatter by.
-    """
+    """Samples of both in turns; where both are one program each has all: it has no gain."""
     samples = models.bench.paired(tuned, default, seconds)
     if tuned.actions != default.actions:
         return samples
@@ -335,9 +333,7 @@ def _profiled(
     paired_s: float,
     tell: Callable[[Event], None],
 ) -> dict[str, Pair]:
-    """Launches of both models, for about so long; none where the budget ends before: what was
-    measured of the whole models stands.
-    """
+    """Launches of both models, for about so long; none where the budget ends before."""
     turn_s = RUNS * sum(map(median, samples))
     turns = max(1, min(PROOF_TURNS, int(paired_s / turn_s)))
     try:

@@ -51,9 +51,7 @@ __all__ = [
 ]
 
 _RENEWED = 0.5
-"""A reference is timed as often as its candidates: one of twice the time would take two thirds of
-all timing.
-"""
+"""A reference is timed as often as candidates: of twice the time, two thirds of timing."""
 
 
 @dataclass(slots=True)
@@ -270,9 +268,7 @@ class CandidateMeasurer:
             self._queue.remove(batch)
 
     def _start(self, batch: Batch) -> Compiling:
-        """Compile in the background what is not primed, unless it does already; programs that are
-        known are left out.
-        """
+        """Compile unprimed code in the background; known programs are left out."""
         if batch.compiling is None:
             for s in batch.schedules:
                 code = self._primed.pop((batch.kernel.key, s.text), None)
@@ -377,9 +373,7 @@ class CandidateMeasurer:
         window.divide(compiling([(t.lower_s, t.compile_s) for t in took], usable_cores()))
 
     def _charge(self, window: Window, key: str, measurement: Measurement) -> None:
-        """Charge what the bench and the referee did; the first time of a kernel inputs are drawn
-        and references computed.
-        """
+        """Charge what the bench and the referee did; a kernel's first time draws inputs."""
         window.divide({"timing": measurement.timing_s, "verifying": measurement.verify_s})
         if key not in self._referenced:
             self._referenced.add(key)

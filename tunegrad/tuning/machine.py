@@ -91,9 +91,7 @@ def probed(
 
 
 def lacking_cpus(others: float, threads: int, cpus: int | None = None) -> float:
-    """Number of CPUs that a process of ``threads`` threads lacks where others use so many; 0 where
-    there is room for both.
-    """
+    """Number of CPUs that ``threads`` threads lack where others use so many; 0 with room."""
     cpus = len(os.sched_getaffinity(0)) if cpus is None else cpus
     lacking = others + min(threads, cpus) - cpus
     return lacking if lacking > _SLACK else 0.0

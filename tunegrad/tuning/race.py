@@ -139,9 +139,7 @@ _CHECKS, _PAIRED = 6, 4
 """Runs of a model that check it, and its fewest turns."""
 
 _DATA_BYTES_PER_S = 50e6
-"""Speed at which inputs are drawn and bound, and outputs are sent and compared: half of what an
-idle core does.
-"""
+"""Speed of drawing and binding inputs, sending and comparing outputs: half an idle core's."""
 
 _RACE_LOOKS, _WHOLE_LOOKS = 2, 3
 """Times that this is done to race models, and to compare two in the end."""

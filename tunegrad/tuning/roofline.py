@@ -58,9 +58,7 @@ class Roofline:
 
     @property
     def cache_bytes_per_s(self) -> float:
-        """Bytes a second that all the target's threads read from their second-level caches;
-        infinity where it was not measured.
-        """
+        """Bytes a second that all threads read from second-level caches; or infinity."""
         return dict(self.limits.read_l2).get(self.target.threads) or inf
 
     @property

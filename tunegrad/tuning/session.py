@@ -72,9 +72,7 @@ _LIMITS = Limits(compile_s=3.0)
 _BUSY = "times are worse and less sure than on a quiet machine"
 
 _NUMPY_FLOPS_PER_S, _SHORT_S = 1e9, 0.2
-"""Speed at which a graph in 16 bits is evaluated, about; and a time that is not worth a look at the
-clock.
-"""
+"""About the speed of evaluating a graph in 16 bits; and seconds not worth a look."""
 
 _HALFWAY_SHARE, _RACE_SHARE = RACE_SHARE / 3, 2 * RACE_SHARE / 3
 """Parts of a budget for the races of schedules, halfway and in the end. Two halves proved fewer
@@ -197,9 +195,7 @@ def _warn(observers: Sequence[Observer], message: str) -> None:
 SEARCH_POLICY = Policy(
     cache="warm", min_samples=3, max_samples=10, tolerance=0.03, budget_s=0.01, timeout_s=10.0
 )
-"""The policy for timing candidates of small models during a search; finalists are raced in whole
-models.
-"""
+"""The policy for timing candidates of small models; finalists are raced in whole models."""
 
 
 def search_policy(workloads: Sequence[Workload], target: Target) -> Policy:
@@ -534,9 +530,7 @@ class Session:
         return found
 
     def deviation(self, work: Workload) -> Deviation | None:
-        """Measure what 16 bits cost the model; None after an interrupt, or where that is expected
-        to take long and to end late.
-        """
+        """Measure what 16 bits cost the model; None after an interrupt, or if it ends late."""
         takes_s = sum(u.uses * needed_flops(u.kernel) for u in work.kernels) / _NUMPY_FLOPS_PER_S
         late = takes_s > _SHORT_S and time.monotonic() + takes_s > self.deadlines.over_s
         return None if late or self.context.interrupt.requested else measured_deviation(work)

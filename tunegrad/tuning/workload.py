@@ -205,9 +205,7 @@ def with_toggles(workload: Workload, toggles: Set[int]) -> Workload:
 def cut_as_stored(
     workload: Workload, here: Fingerprint, store: Store | None, target: Target
 ) -> Workload:
-    """The work with its images in the stored form and its graph cut as a loaded model has it;
-    variants come after that.
-    """
+    """The work with its images as stored and its graph cut as loaded; variants come after."""
     workload = with_images(workload, stored_images(workload.fusion, here, store))
     toggles = stored_toggles(workload.fusion, here, store, target)
     return with_toggles(workload, toggles) if toggles else workload

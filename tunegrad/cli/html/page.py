@@ -85,9 +85,7 @@ _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
     "script-src "
 )
-"""Nothing is loaded, and nothing runs but the script of this package, whatever names a store
-holds.
-"""
+"""Nothing is loaded, and only the script of this package runs, whatever names a store holds."""
 
 
 def report_html(page: ReportPage, code: Code = no_code, version: str = "") -> str:

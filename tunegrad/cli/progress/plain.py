@@ -176,9 +176,7 @@ class MutableProgress:
 
 
 def about(before_s: float, after_s: float) -> str:
-    """``~1.35x``: a ratio of times that took no turns, so nothing says how sure it is; ``-`` where
-    one of the two is not known.
-    """
+    """``~1.35x``: a ratio of times that took no turns, of unknown certainty; ``-`` without one."""
     return f"~{before_s / after_s:.2f}x" if 0.0 < after_s < inf and before_s < inf else "-"
 
 

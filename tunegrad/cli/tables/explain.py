@@ -373,9 +373,7 @@ def form_heading(report: FormReport | TraceReport) -> str:
 
 
 def trace_text(report: TraceReport) -> str:
-    """A heading for every step, under it what it changed: all of a new form, else the lines that
-    went (-) and came (+).
-    """
+    """A heading for every step, under it a new form, or the lines that went (-) and came (+)."""
     blocks = []
     for step in report.steps:
         what = {"same": ": nothing", "new": ": a new form", "difference": ""}[step.change]

@@ -53,9 +53,7 @@ from tunegrad.trial import Measurement, Status, Trial
 __all__ = ["HELD", "merge_contents", "with_imported"]
 
 HELD = "held"
-"""The test of a promotion that keeps what was measured here before what a file claims; no
-samples were compared.
-"""
+"""The test of a promotion that puts own measurements before a file's claims, without samples."""
 
 
 def merge_contents(stores: Sequence[Contents]) -> Contents:

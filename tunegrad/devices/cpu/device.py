@@ -21,9 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["OPT_LEVEL", "CpuDevice", "device_of"]
 
 OPT_LEVEL: OptLevel = 1
-"""LLVM's pipeline, for candidates and models alike: the loops are scheduled already, and the
-short one is enough.
-"""
+"""LLVM's pipeline, for candidates and models alike: scheduled loops need but a short one."""
 
 
 @dataclass(frozen=True, slots=True)

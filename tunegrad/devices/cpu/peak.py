@@ -24,9 +24,7 @@ _STREAM_VECTORS = 8
 _SAMPLES = 9
 """The best one counts: what else runs takes some of them."""
 _DRAM_BYTES = 32 << 20
-"""Of an array in memory: it is dropped from all caches before it is read, so it need not be
-larger than they are.
-"""
+"""Of an array in memory, which need not be larger than caches: it is dropped from all before."""
 
 
 def measure_limits(target: Target, team: Team) -> MachineLimits:

@@ -165,9 +165,7 @@ _MOST_GROUPS = {(7, 5): 16, (8, 6): 16, (8, 7): 16, (8, 9): 24, (11, 0): 24, (12
                 (12, 1): 24}  # fmt: skip
 """Groups that a unit runs at a time at most, where it is not 32."""
 _REGISTERS_TOGETHER, _SHARED_EXTRA = 256, 1 << 10
-"""Registers that a warp gets at once, and what the system keeps of each group's shared memory (from
-8.0 on).
-"""
+"""Registers that a warp gets at once, and shared memory that the system keeps of each group."""
 
 
 def resident_groups(target: Target, items: int, registers: int, shared_bytes: int) -> int:

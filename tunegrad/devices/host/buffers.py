@@ -31,9 +31,7 @@ _HUGE = 2 << 20
 _NAN = 0xFF
 _HUGE_NUMBER = 0x7B
 GUARD = 0x7D
-"""Of buffers that are written (f32 and bf16 2.1e37): what was read next to a buffer and copied
-here shows as well.
-"""
+"""Of buffers that are written (f32 and bf16 2.1e37): a copy of what lies beside shows, too."""
 
 
 def poison(dtype: DType, nan: bool = True) -> int:

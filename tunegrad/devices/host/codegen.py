@@ -50,9 +50,7 @@ def _nobody(_: Stage) -> None:
 
 
 def asked_host() -> tuple[str, str, tuple[str, ...]]:
-    """LLVM in words, the name it has for this machine's processor, and the processor's features;
-    callers ask ``facts.host``.
-    """
+    """LLVM in words, its name for this processor, and its features; else ask ``facts.host``."""
     import llvmlite
 
     version = ".".join(map(str, llvm.llvm_version_info))

@@ -224,9 +224,7 @@ _FLAGS = {
 """Linux's names of features that LLVM calls otherwise. Others differ by an underscore at most."""
 
 _UNASKED = ("clwb", "invpcid", "pku", "rdrnd", "rdseed", "shstk", "wbnoinvd")
-"""Features that Linux may hide, as ``rdseed`` of Zen 5: no compiler writes such instructions by
-itself.
-"""
+"""Features that Linux may hide, as ``rdseed`` of Zen 5: compilers write none of them."""
 
 
 def _told_features(cpuinfo: str) -> tuple[str, ...]:

@@ -111,9 +111,7 @@ class _Runtime:
 
 
 def _source_of(machine: str, features: Sequence[str]) -> str:
-    """All that the runtime's text depends on: what it is for, and the code that writes it; '' where
-    that is in no files.
-    """
+    """All that the runtime's text depends on: its target, and its code ('' if in no files)."""
     whole = sha256(b"")
     try:
         for name in ("team.py", "team_ir.py", "ir_text.py"):

@@ -57,9 +57,7 @@ _CPU_LAUNCH_S, _CPU_EXPENSIVE = 1.4e-6, 8
 _GPU_FLOPS, _GPU_MEMORY, _GPU_LAUNCH_S, _GPU_EXPENSIVE = 5e11, 3e12 / 132, 3e-6, 8
 
 _SOCKET_BYTES = 64 << 20
-"""A larger last cache of a CPU serves a socket of cores that are not ours: see
-``host/facts.py``.
-"""
+"""A larger last cache of a CPU serves a socket of others' cores, too: ``host/facts.py``."""
 
 
 def declared(target: Target, kind: str) -> Target:
@@ -101,9 +99,7 @@ def _gpu(units: int) -> Rates:
 OPTIONS = ("-cl-std=CL1.2",)
 
 _SIMULATOR = "Oclgrind"
-"""A platform that checks programs and takes a thousand times as long: the last one that is
-taken.
-"""
+"""A platform that checks programs and takes a thousand times as long: it is taken last."""
 
 _HOST_FIELDS = ("cpu_", "cores", "microcode", "smt", "thp", "page")
 """Fields of the host's fingerprint that change the answer where a CPU is the OpenCL device."""

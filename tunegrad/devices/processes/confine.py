@@ -49,9 +49,7 @@ _SHUT = 1 | 2 | 4 | 8
 _PRIVATE = 1 << 18 | 1 << 14
 """Of a mount and those under it: what changes here is seen nowhere else."""
 _EMPTY_ROOT = "/sys"
-"""A folder that every Linux has and that a confined process does not need: it becomes an empty
-root.
-"""
+"""A folder that every Linux has and a confined process does not need: an empty root."""
 _READING_FILES = 64
 """Descriptors of a process that may read files: what imports and threads of BLAS open."""
 
@@ -147,9 +145,7 @@ def begin(confinement: Confinement, channel: int) -> Beginning:
 
 
 def _die_with_parent() -> None:
-    """Let the kernel end this process with the one that forked it; Ctrl-C is the parent's; SIGTERM
-    ends native loops too.
-    """
+    """End this process with its parent, which has Ctrl-C; SIGTERM ends native loops too."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

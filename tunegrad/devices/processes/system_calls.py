@@ -172,9 +172,7 @@ _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
 _EPERM, _EAGAIN, _EACCES, _ENOSYS = 1, 11, 13, 38
 
 _X32 = 0x40000000
-"""The bit of a call's number that makes it one of x32, which has the architecture of x86_64; no
-other call has it.
-"""
+"""The bit of a call's number that makes it one of x32, of the architecture of x86_64."""
 
 _CLONE_THREAD = 0x00010000
 
@@ -306,9 +304,7 @@ _PATH_BENEATH = 1
 _EXECUTE, _READ_FILE, _READ_DIRECTORY = 1 << 0, 1 << 2, 1 << 3
 
 _FILES = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
-"""Kinds of access to files by version: 2 adds moving between folders, 3 truncating, 5 the
-control of devices.
-"""
+"""Kinds of access to files by version: 2 adds moves between folders, 3 truncating, 5 ioctl."""
 
 _NETWORK = 3
 """Binding and connecting TCP sockets, from version 4 on."""
@@ -356,9 +352,7 @@ def _allow_reading(rules: int) -> bool:
 
 
 def counters_refused() -> str:
-    """Return why the kernel counts no cycles of this process in hardware, as ``perf`` would ask it
-    to; empty where it does.
-    """
+    """Return why ``perf``'s call counts no cycles of this process in hardware, or ""."""
     event = struct.pack("=IIQQQQQ16x", 0, 64, 0, 0, 0, 0, _ONLY_OUR_CODE)  # cycles
     file = _call("perf_event_open", event, 0, -1, -1, 0)
     if file < 0:

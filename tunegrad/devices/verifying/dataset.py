@@ -1,6 +1,4 @@
-"""Data that candidates of one kernel share: inputs and the buffers they run on in the bench,
-references in the referee.
-"""
+"""Data that candidates of a kernel share: inputs and buffers in the bench, references."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ References = tuple[dict[str, Reference], ...]
 
 _SHARE = 64
 _BYTES = 16
-"""A reference of a further input set has at most this share of what the kernels' data may take;
-bytes of an element.
-"""
+"""The share of kernels' data for references of a further input set, and an element's bytes."""
 
 _PACKS = 16
 """Packed constants that one kernel keeps: nearly every candidate packs in its own way."""

@@ -117,9 +117,7 @@ _ORDER: tuple[Kind, ...] = (*KINDS, "spread", "level", "even", "opposite")
 Domain = Literal["normal", "positive", "unit", "large", "small"]
 
 DOMAINS: tuple[Domain, ...] = ("normal", "positive", "unit", "large", "small")
-"""Standard normal; 0.5 to 2; -0.9 to 0.9; 4 to 16; normal over 64. The first in which a kernel
-is defined counts.
-"""
+"""Standard normal; 0.5 to 2; -0.9 to 0.9; 4 to 16; normal over 64: the first that is defined."""
 
 MILDEST = 5
 """The last of the levels of special values: see ``Draw``."""
@@ -292,9 +290,7 @@ def _picked(
 
 
 def _spread_out(param: Parameter, rng: np.random.Generator, how: Draw) -> npt.NDArray[Any]:
-    """Numbers of a spread set: each part of the table as often as the others, in any order, also
-    where there are few elements.
-    """
+    """Numbers of a spread set: each part of the table as often, in any order, even in few."""
     pair = buffer_dtype(param.dtype).is_pair
     table = _spread(_number(buffer_dtype(param.dtype)), how)
     count = param.elements * (2 if pair else 1)
@@ -460,9 +456,7 @@ _REACHES = (128, 16, 4, 1)
 """Greatest integers of an exact set that are tried: bf16 holds 256."""
 
 _WIDE = (1 << 14, 1 << 12, 2560)
-"""Those that show every shorter type: one integer in ten of 1 to 2560 has more digits than the
-11 of f16.
-"""
+"""Those that show every shorter type: one of ten of 1 to 2560 has more than f16's 11 digits."""
 
 _PLAIN = frozenset((Op.ADD, Op.SUB, Op.MUL, Op.FMA, Op.NEG))
 

@@ -19,9 +19,7 @@ _UNIT = {
 }  # fmt: skip
 _SMALLEST = {"bf16": 2.0**-133, "f16": 2.0**-24, "f32": 2.0**-149, "f64": 2.0**-1074}
 _KEPT = {"bf16": 2.0**-126}
-"""Bound below which a value may be stored as 0: so do the instructions of processors that convert
-to it.
-"""
+"""Bound below which a value may be stored as 0, as processors that convert to it do."""
 
 _LARGEST = {
     "bf16": 2.0**128 * (1 - 2.0**-9),

@@ -31,9 +31,7 @@ __all__ = ["Cotangent", "added", "apart", "is_full", "narrow"]
 
 @dataclass(frozen=True, slots=True)
 class Cotangent:
-    """``shape`` is the node's; every factor has those dimensions and the ``summed`` ones behind,
-    each of its full extent or of 1.
-    """
+    """Factors have ``shape`` (the node's), then ``summed`` dimensions; each full, or 1."""
 
     shape: tuple[int, ...]
     factors: tuple[Node, ...]

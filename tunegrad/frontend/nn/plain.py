@@ -69,9 +69,7 @@ class Plain(Module):
 
 
 _IGNORED = ("inplace", "size_average", "reduce")
-"""Arguments that say nothing here: the result is the same in place or not, and two old words of
-losses.
-"""
+"""Arguments that say nothing here: in place or not, and two old words of losses."""
 
 
 def _plain(name: str, of: Callable[..., Any], arguments: dict[str, Any]) -> type[Plain]:

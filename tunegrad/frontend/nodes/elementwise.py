@@ -152,9 +152,7 @@ def bitwise(op: Op, a: Operand, b: Operand) -> Node:
 
 
 def shift(op: Op, a: Operand, b: Operand) -> Node:
-    """SHL or SHR of integers; by a negative number of bits, or by all of them, nothing is left but
-    the sign (of SHR), as numpy's.
-    """
+    """SHL or SHR of integers; by all bits or a negative number, SHR leaves the sign, as numpy."""
     kind = result_type(a, b)
     if not kind.is_int:
         raise DTypeError(f"{op}: not defined for {kind}; integers only")

@@ -124,9 +124,7 @@ def take_along(x: Node, indices: Node, axis: int, beyond: Beyond = "raise") -> N
 
 
 def take(x: Node, indices: Node, axis: int, beyond: Beyond = "raise") -> Node:
-    """``x`` at ``indices`` of any shape along one axis, in whose place theirs stand, as
-    ``index_select`` and ``numpy.take``.
-    """
+    """``x`` at ``indices`` of any shape along an axis, replaced by theirs, as ``numpy.take``."""
     at = axis_of("take", axis, x.shape)
     count = prod(indices.shape)
     row = graph.reshape(indices, (count, *(1 for _ in x.shape[at + 1 :])))
@@ -332,9 +330,7 @@ def _gathered(op: str, x: Node, indices: Node, axis: int, beyond: Beyond) -> Nod
 
 
 def _spread(x: Node, indices: Node, at: int) -> Node:
-    """Mask of the places i to which element j of the indices writes, at ``[.., i, j, ..]`` over the
-    other axes of ``x``.
-    """
+    """Mask of the places i that element j of the indices writes: ``[.., i, j, ..]``."""
     placed = _placed(clamped(indices, x.shape[at]), x, at, fill=-1)
     positions = graph.iota(placed.shape, at, I64)
     return compare("eq", placed, positions)

@@ -314,9 +314,7 @@ def _dynamic_matmul(n: NodeView) -> Tensor:
 
 
 def _dynamic_lstm(n: NodeView) -> tuple[Tensor, ...]:
-    """DynamicQuantizeLSTM: weights in bytes, (directions, in, 4 * hidden); what meets them is
-    rounded to bytes in each step.
-    """
+    """DynamicQuantizeLSTM: weights in bytes, (directions, in, 4 * hidden); inputs are rounded."""
     weights = []
     for at, scale in ((1, 8), (2, 10)):
         w, s, z = n(at), n(scale), n(scale + 1)

@@ -102,9 +102,7 @@ def _conv_transpose(n: NodeView) -> Tensor:
 
 
 def _col2im(n: NodeView) -> Tensor:
-    """Col2Im: columns added up to images, as a transposed convolution with one weight of 1 for
-    each place in a window.
-    """
+    """Col2Im: columns added up to images, a transposed convolution with weights of 1."""
     x, image, block = n(0), n.ints(1), n.ints(2)
     if image is None or block is None:
         raise n.error("image_shape and block_shape must be known")

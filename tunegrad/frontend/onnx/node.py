@@ -262,9 +262,7 @@ def _powers(x: Tensor, saturate: bool, rounding: str) -> Tensor:
 
 
 def type_of_number(number: int) -> DType | Kind:
-    """The type that a ``TensorProto.DataType`` stands for; ONNX, numpy and ``dtype_of`` raise for
-    one that is not there.
-    """
+    """The type that a ``TensorProto.DataType`` stands for; an error for any other number."""
     from onnx import TensorProto, helper
 
     name = str(TensorProto.DataType.Name(number))
@@ -328,9 +326,7 @@ def inputs_of(value: Value) -> frozenset[str]:
 
 
 def settled(value: Value) -> Value:
-    """A tensor that depends on no input of the model as an array, computed now; others as they
-    are. bf16 comes as f32.
-    """
+    """A tensor that depends on no input as an array, bf16 as f32; others as they are."""
     if isinstance(value, Coded) and not inputs_of(value):
         (found,) = evaluate((value.codes.node,), value.codes.bindings)
         return array_of(found, value.kind)

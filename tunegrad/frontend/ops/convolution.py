@@ -319,9 +319,7 @@ def _contracted(y: T, w: Handle, rank: int, groups: int) -> T:
 
 
 def _mirrored(w: Handle, groups: int) -> Handle:
-    """(C, O / groups, taps) as the weight (O, C / groups, taps) of the convolution that gives what
-    each element adds.
-    """
+    """(C, O / groups, taps) as the weight (O, C / groups, taps) of the gathering convolution."""
     channels, part, *size = w.shape
     mirrored = w.flip(tuple(range(2, len(w.shape))))
     grouped = transpose(mirrored.reshape(groups, channels // groups, part, *size), 1, 2)

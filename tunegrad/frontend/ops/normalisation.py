@@ -1,6 +1,4 @@
-"""Normalisation: by statistics of the input, or by known ones. 16-bit floats are computed in f32
-throughout and rounded once.
-"""
+"""Normalisation by statistics of the input, or known ones; 16 bits computed in f32 throughout."""
 
 from __future__ import annotations
 

@@ -314,9 +314,7 @@ def _corrected_sum(x: Handle, dim: int) -> Handle:
 
 
 def _corrected_product(x: Handle, dim: int) -> Handle:
-    """As ``_corrected_sum``: each step's rounding is a share of the product, of which all together
-    are about a power of e.
-    """
+    """As ``_corrected_sum``: each step's rounding is a share of the product."""
     at = axis_of("cumprod", dim, x.shape)
     found = x._with(folds.cumulative("prod", x.node, dim)).contiguous()
     scale = where(found.abs() < _SMALL, _UP, 1.0)  # exact, and the product's rest is a number

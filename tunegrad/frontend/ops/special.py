@@ -199,9 +199,7 @@ def _log1p_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
 @floating
 @custom_vjp(_log1p_vjp)
 def log1p(input: Handle) -> Handle:
-    """``log(1 + input)``, and what rounding took from the sum (as Higham 2002, section 1.14.1,
-    by a sum in place of a quotient).
-    """
+    """``log(1 + input)``, with what rounding took from the sum (Higham 2002, section 1.14.1)."""
     more = input + 1
     found = more.log()
     near = found + (input - (more - 1)) / more

@@ -123,9 +123,7 @@ def params_of(k: Kernel) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def compared(k: Kernel) -> dict[str, int]:
-    """The parameters whose integers are compared with positions (``c <= place``, as in masks), and
-    the extent of the positions.
-    """
+    """The parameters compared with positions (``c <= place``, as in masks), and the extent."""
     found: dict[str, int] = {}
     integers = {p.name for p in k.params if p.dtype.is_int}
     comparisons = (

@@ -65,9 +65,7 @@ def overwriting(kernel: Kernel, out: str, source: str) -> Kernel | None:
 
 
 def _ordered(kernel: Kernel, over: dict[str, str]) -> tuple[Stage, ...] | None:
-    """The stages with every store that reads an input before the store that replaces it; None
-    where there is no such order.
-    """
+    """The stages with each store that reads an input before that which replaces it; or None."""
     stores = kernel.stores
     read = [{x.param for s, x in kernel.loads if s is store} for store in stores]
     after = {

@@ -160,9 +160,7 @@ _DEAR_OPS = 2
 REGION_LIMIT = 256
 
 SERIAL_LIMIT, SERIAL_ROWS = 32768, 8
-"""Elements of one row, above which a kernel with fewer than so many rows is cut, so that cores
-can share the work.
-"""
+"""Elements of a row above which a kernel of fewer rows is cut, so that cores share the work."""
 
 FREE, ROW, BODY = 0, 1, 2
 

@@ -27,9 +27,7 @@ _Rank = Callable[[int, int], tuple[int, ...]]
 
 
 def least_memory(plan: LaunchPlan) -> LaunchPlan:
-    """The plan with its launches in the order that needs the fewest bytes of those tried; the same
-    object where that is its own.
-    """
+    """The plan with its launches in the order tried that needs fewest bytes; itself if it is."""
     graph = _Launches.of(plan)
     if len(plan.launches) < 3:
         return plan

@@ -162,9 +162,7 @@ def _placed(
 
 
 def separated(plan: LaunchPlan) -> LaunchPlan:
-    """The plan with a buffer for each part, and a launch that lays them one after another; the same
-    object where there are none.
-    """
+    """The plan with a buffer for each part, and launches that join them; itself without parts."""
     parts = plan.parts
     if not parts:
         return plan
@@ -269,9 +267,7 @@ def _concatenated(k: Kernel, store: Store) -> list[tuple[str, int, int]]:
 
 
 def _pieces(k: Kernel, store: Store) -> list[tuple[str, int, int]]:
-    """The inputs that a store lays at places of their own, the last of which may be everywhere;
-    nothing for any other store.
-    """
+    """The inputs that a store lays at places of their own, the last maybe everywhere; or none."""
     if k.fixed or k.reduces or len(k.axes) != 1:
         return []
     (axis,) = k.axes

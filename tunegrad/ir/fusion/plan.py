@@ -715,9 +715,7 @@ def _owner(parameter: str) -> str:
 
 
 def _after(args: list[int], wrote: dict[int, str]) -> str:
-    """Origin of a launch without parameters: the layers that wrote what it reads, through kernels
-    that have no parameters either.
-    """
+    """Origin of a launch without parameters: the layers that wrote what it reads at the end."""
     before = dict.fromkeys(
         layer for i in args for layer in wrote.get(i, "").removeprefix(_AFTER).split(", ") if layer
     )

@@ -428,9 +428,7 @@ APART = "apart"
 _COMPUTES = (GraphOp.MAP, GraphOp.CAST, GraphOp.REDUCE)
 _VIEWS = (GraphOp.RESHAPE, GraphOp.PERMUTE)
 _COPIES = (GraphOp.PAD, GraphOp.PERMUTE)
-"""Views of a buffer that may be worth a copy: a padded image needs no masks, a transposed
-matrix no strides.
-"""
+"""Views of a buffer that may be worth a copy: an image without masks, a matrix without strides."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,9 +200,7 @@ def _folded(k: Kernel) -> tuple[int, ...]:
 
 
 def _whole(d: Draft) -> list[Node]:
-    """The tensors that a draft reads of which there is an element for each point, and for each step
-    of what is folded there.
-    """
+    """The tensors of which a draft reads an element for each point and step of its folds."""
     steps = d.node.size
     for a in d.kernel.reduces[0].axes if d.kernel.reduces else ():
         steps *= a.extent

@@ -375,9 +375,7 @@ def _widened(x: Expr, memo: dict[int, Expr]) -> Expr:
 
 
 FlatNode = tuple[GraphOp, tuple[int, ...], object, tuple[int, ...], DType]
-"""A node whose sources are positions in a list: pickling a deep graph node by node would
-exhaust the stack.
-"""
+"""A node whose sources are places in a list: pickling deep graphs would exhaust the stack."""
 
 
 def flat(outputs: tuple[Node, ...]) -> tuple[list[FlatNode], tuple[int, ...]]:

@@ -403,9 +403,7 @@ def _as_floats(number: Node) -> Node:
 
 
 def _is_small(scale: Node, known: dict[Node, bool]) -> bool:
-    """True unless a scale is a constant whose products with sums are infinite where those with
-    terms are finite or NaN.
-    """
+    """True unless a constant scale makes products with sums infinite, and terms' are not."""
     if not is_known(scale, known):
         return True
     return bool((abs(values_of(chain(scale)[0])) < _MOST_SCALE).all())

@@ -88,9 +88,7 @@ class Scale:
 
     @staticmethod
     def of(low: float, high: float, factors: tuple[float, ...] = ()) -> Scale:
-        """The steps of 255 from ``low`` to ``high``, which are moved apart to zero, so that zero is
-        one of the bytes.
-        """
+        """The steps of 255 from ``low`` to ``high``, widened to zero, which is one of the bytes."""
         low, high = min(low, 0.0), max(high, 0.0)
         step = float(np.float32(max((high - low) / _STEPS, _LEAST_SCALE)))
         return Scale(step, round(min(max(-low / step, 0.0), _STEPS)), factors)

@@ -275,9 +275,7 @@ def _bytes_of(x: Node, steps: _Steps, known: dict[Node, bool]) -> Node | None:
 
 
 def _masked(y: Node, mask: Node, steps: _Steps, known: dict[Node, bool]) -> Node | None:
-    """The bytes of ``y`` where they are chosen: of an image whose padding the mask leaves out, any
-    byte may be its padding.
-    """
+    """The bytes of ``y`` where chosen; any byte may pad an image whose padding is masked."""
     (truth, moves), (base, others) = chain(mask), chain(y)
     alike = [(m.op, m.arg) for m in moves] == [(m.op, m.arg) for m in others]
     if alike and truth.op is GraphOp.FULL and cast(Any, truth.arg)[2]:

@@ -153,9 +153,7 @@ class Repeats:
         return g.expand(g.reduce(op, one, axes), n.shape)
 
     def one(self, n: Node, dims: frozenset[int], memory: Set[Node]) -> Node:
-        """One of the copies of ``n`` along ``dims``, computed of one copy of each source; of those
-        in ``memory`` a part.
-        """
+        """One of the copies of ``n`` along ``dims``, of one copy of each source."""
         dims &= self.of(n)
         shape = tuple(1 if d in dims else s for d, s in enumerate(n.shape))
         made: Node | None = None

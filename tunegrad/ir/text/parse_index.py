@@ -110,9 +110,7 @@ _EXACT = 1 << 62
 def parse_index(
     text: Scanner, axes: Mapping[str, int], buffers: Mapping[str, int], depth: int = 0
 ) -> Index:
-    """The index that stands here, over axes with those extents and elements of buffers of those
-    sizes. Raises KernelTextError.
-    """
+    """The index that stands here, over axes of those extents. Raises KernelTextError."""
     begin = text.at
     terms: list[tuple[Atom, int]] = []
     const = 0

@@ -280,9 +280,7 @@ def position_of(offset: Array, layout: Layout) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Strides:
-    """A store's offset: from ``first`` on, and (axis, stride, extent), the largest stride first;
-    ``last`` is the greatest.
-    """
+    """A store's offset: ``first``, (axis, stride, extent) by falling stride; at most ``last``."""
 
     first: int
     last: int

@@ -398,9 +398,7 @@ class _Pair:
         return tuple(np.resize(i, max(least, min(_MOST, SAMPLED_TERMS // terms))) for i in differ)
 
     def compare(self) -> None:
-        """Raise WrongPlan where they differ, which ``differ`` says then, and ``regular_differ``,
-        that some are finite numbers.
-        """
+        """Raise WrongPlan where they ``differ``, or where finite numbers do, ``regular_differ``."""
         found = [self._kept(self.values.root(n, self.at)) for n in (self.made, self.image)]
         same = self.numbers.same(found[0], found[1], self.made.dtype.compute)
         if same.all() or self._sums_of_constants():
@@ -628,9 +626,7 @@ def validated_rewrite(
     narrow: DType | None = None,
     on_purpose: bool = False,
 ) -> tuple[Node, ...]:
-    """``after``, which computes what ``before`` does; as ``check_rewrite``, with a warning for what
-    can not be compared.
-    """
+    """``after``, if it computes what ``before`` does; a warning for what is not compared."""
     for why in check_rewrite(before, after, steps, narrow, on_purpose):
         _warn_of_graph(why)
     return after

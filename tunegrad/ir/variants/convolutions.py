@@ -180,9 +180,7 @@ def _copy(to: Param, source: Param, dim: int, to_last: bool) -> Kernel:
 
 _FEW_CHANNELS = 8
 _LEAST_OUTPUTS = 16
-"""Products of each gathered number: with fewer, its copy is estimated to take half as long as
-the product.
-"""
+"""Products of each gathered number: with fewer, its copy may take half the product's time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,9 +44,7 @@ _SPLIT = re.compile(r"split(\d+)(?:x(\d+))?")
 _SPLIT_K = re.compile(r"split_k(\d+)")
 
 _weights: WeakValueDictionary[object, ConstData] = WeakValueDictionary()
-"""Transformed weights by what they are made of, as long as a schedule has them: a tune rewrites
-it again and again.
-"""
+"""Transformed weights by what they are made of, while a schedule has them: tunes ask again."""
 
 
 def variants_of(kernel: Kernel) -> tuple[str, ...]:
@@ -91,9 +89,7 @@ def on_floats(variant: str) -> bool:
 
 
 def splits_k(variant: str) -> bool:
-    """True if a variant splits the sum of a product, which pays where a device has too few results
-    of it to make at a time.
-    """
+    """True if a variant splits a product's sum, for a device with too few results of it."""
     return _SPLIT_K.fullmatch(variant) is not None
 
 

@@ -44,9 +44,7 @@ _LEAST_CHUNK = 1 << 13
 _RUN = 64
 
 _VECTOR = 16
-"""Neighbouring numbers that one step of a chunk reads, and a divisor of them: four vectors of
-16 lanes.
-"""
+"""Neighbouring numbers that a step of a chunk reads, and a divisor: four vectors of 16."""
 
 _ALIGNED = 128
 

@@ -55,9 +55,7 @@ _LINE = 16
 """Numbers of a cache line."""
 
 _SETS = 16
-"""Positions a multiple of so many tiles apart would still meet in a quarter of the sets, or
-fewer.
-"""
+"""Positions a multiple of so many tiles apart would meet in a quarter of the sets or fewer."""
 
 _CHANNELS = 16
 """Channels whose weights are transformed at a time."""

@@ -364,9 +364,7 @@ def _wholes(new: Atom, atoms: set[Atom]) -> list[_Terms]:
 
 
 Depends = frozenset[str] | None
-"""Names of the variables that a value is a function of; None: it also depends on the
-actor that computes it.
-"""
+"""Names of the variables that a value is a function of; None: it depends on the actor, too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,9 +27,7 @@ from .base import Action
 
 
 MAX_COPIES = 512
-"""Most instances of one statement that register loops may make: past it programs are huge and
-spill.
-"""
+"""Most instances of a statement that register loops make: past it programs spill."""
 
 
 def rechecked(tree: LoopTree) -> LoopTree:

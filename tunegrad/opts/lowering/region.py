@@ -351,9 +351,7 @@ class Region:
         self, i: int, where: Where, chains: Sequence[Sums], points: list[Point],
         body: Callable[[Env, Limits], None],
     ) -> None:  # fmt: skip
-        """The loops of reductions like stage ``i``; where their chains are cut, f64 registers take
-        over the sum of every block.
-        """
+        """The loops of reductions like stage ``i``; f64 registers take cut chains' block sums."""
         b, cut = self.b, cut_of(self.tree, i)
         if cut is None:
             self.loops(i, where.at, where.env, where.limits, body)

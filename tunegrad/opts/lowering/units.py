@@ -1,6 +1,4 @@
-"""Products of matrix units: operands that work-items hold (``Fragments``), and a thread's tile
-registers (``Tiles``).
-"""
+"""Products of matrix units: operands of work-items (``Fragments``), threads' tiles (``Tiles``)."""
 
 from __future__ import annotations
 

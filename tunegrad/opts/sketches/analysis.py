@@ -60,9 +60,7 @@ class _Known:
 
 
 _KNOWN: OrderedDict[int, _Known] = OrderedDict()
-"""By the kernel's identity, which hashing its text would cost more than it saves; the latest
-few.
-"""
+"""By the kernel's identity: hashing its text would cost more than it saves; a few."""
 
 _MOST_KNOWN = 128
 

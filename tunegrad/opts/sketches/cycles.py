@@ -170,9 +170,7 @@ def paced(groups: int, steps: int, slots: int, fitting: int, pace: Pace, target:
 
 
 def resident(b: Block, p: Problem, unit: MatrixUnit, target: Target, more: int = 0) -> int:
-    """Groups that run on one unit at a time; ``more`` bytes of shared memory are another's. 0 where
-    one does not fit.
-    """
+    """Groups that run on a unit at a time, beside ``more`` bytes of shared memory; or 0."""
     shared = b.shared_bytes(unit, p.size, p.spare) + more
     items, registers = b.items(unit), b.registers(unit)
     if shared > target.shared_bytes:

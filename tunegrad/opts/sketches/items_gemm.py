@@ -233,9 +233,7 @@ class _Gemm(Sketch):
         return (outer, [*rest, *inner]) if inner else ("", [*rest, outer])
 
     def _together(self, size: int, held: int) -> int:
-        """Terms of a step that a work-item has at a time, whose loads the compiler joins where they
-        lie side by side.
-        """
+        """Terms of a step that a work-item has at a time: loads side by side are joined."""
         options = [n for n in (1, 4) if n < size and size % n == 0 and held * n <= MAX_COPIES]
         return self.ask.pick("terms.each", options, len(options) - 1) if len(options) > 1 else 1
 

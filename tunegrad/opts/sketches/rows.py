@@ -1,6 +1,4 @@
-"""Rows: kernels of several stages over one row each, those whose rows are results inside the kernel
-(attention), and dots.
-"""
+"""Rows: kernels of several stages over one row each, of rows inside the kernel, and dots."""
 
 from __future__ import annotations
 

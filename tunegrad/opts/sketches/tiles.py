@@ -196,9 +196,7 @@ def _lane_axes(kernel: Kernel) -> list[Axis]:
 
 
 def _row_axes(kernel: Kernel, lane: Axis) -> list[Axis]:
-    """Axes for the rows, first those that an operand of the lanes does not depend on, long ones
-    before those of two or three.
-    """
+    """Axes for the rows: those that an operand of the lanes ignores, then long ones first."""
     candidates = [a for a in _shared(kernel) if a is not lane]
     of_lanes = [x for x in _loads(kernel) if x.depends(lane.name)]
     reuse = [a for a in candidates if any(not x.depends(a.name) for x in of_lanes)]

@@ -38,14 +38,15 @@ if TYPE_CHECKING:
 __all__ = ["BayesianSearcher", "optuna_installed", "quiet_optuna"]
 
 _FAILED = 1e9
-"""The log seconds that a failure is told with: behind everything that ran, so that the
-estimator learns to avoid it.
-"""
+"""The log seconds that a failure is told with: behind all that ran, so that it is avoided."""
 
 _SUGGESTIONS = 3
 """Number of times that the estimator is asked for one proposal; a suggestion that comes again and
 again is then changed at random.
 """
+
+_STARTUP, _EXPLORE = 6, 0.05
+"""The first proposals, and the part of all others, that are random draws."""
 
 
 def optuna_installed() -> bool:
@@ -71,9 +72,8 @@ def _parameter(name: str, options: int) -> str:
 class BayesianSearcher(OneByOne):
     """Optuna's TPE over the space's decisions, define-by-run, in memory, seeded.
 
-    The first ``startup`` proposals, and a share ``explore`` of all others, are random draws. The
-    study holds at most ``most`` trials, so that asking stays cheap: when it is full, a new one is
-    made of the ``most / 4`` fastest and the ``most / 4`` latest rows. It is done when ``TRIES``
+    The study holds at most ``most`` trials, so that asking stays cheap: when it is full, a new one
+    is made of the ``most / 4`` fastest and the ``most / 4`` latest rows. It is done when ``TRIES``
     ideas in a row were old ones.
     """
 
@@ -83,13 +83,11 @@ class BayesianSearcher(OneByOne):
         self,
         space: SearchSpace,
         rng: Random,
-        startup: int = 6,
-        explore: float = 0.05,
         most: int = 160,
         traces: Traces | None = None,
     ) -> None:
         super().__init__(space, traces)
-        self.rng, self.startup, self.explore, self.most = rng, startup, explore, most
+        self.rng, self.most = rng, most
         self._study: Study | None = None
         self._pending: dict[str, Trial] = {}
         self._latest: Schedule | None = None
@@ -100,12 +98,11 @@ class BayesianSearcher(OneByOne):
         self.ledger.retrace_best()
 
     # ---- proposing
-    # ----------------------------------------------------------------------------------------------
 
     def propose(self) -> Schedule | None:
         """One schedule not seen before; None when ``TRIES`` ideas in a row were old or illegal."""
         self._learn()
-        informed = self._used >= self.startup and self.rng.random() >= self.explore
+        informed = self._used >= _STARTUP and self.rng.random() >= _EXPLORE
         for attempt in range(TRIES):
             if informed and attempt < _SUGGESTIONS:
                 schedule = self._suggested()
@@ -145,7 +142,6 @@ class BayesianSearcher(OneByOne):
         return schedule
 
     # ---- the study
-    # ----------------------------------------------------------------------------------------------
 
     def _open(self) -> Study:
         """The study, made when it is first needed and whenever it is full."""

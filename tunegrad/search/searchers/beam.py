@@ -35,9 +35,7 @@ _Change = tuple[str, int]
 """(decision name, option to take instead)"""
 
 _PRIOR_GAIN = 0.1
-"""Log gain that an untried decision is taken to be worth, as if seen once: untried ones come
-before known duds.
-"""
+"""Log gain that an untried decision is taken to be worth, as if seen once: before known duds."""
 
 
 @dataclass(slots=True)
@@ -81,9 +79,7 @@ class _Parent:
 
 @dataclass(frozen=True, slots=True)
 class _Move:
-    """The origin of a proposal: the log seconds of its parent, and what was changed; None for an
-    action that was appended.
-    """
+    """The origin of a proposal: its parent's log seconds, what was changed (None: appended)."""
 
     parent_log_s: float
     change: _Change | None = None
@@ -161,7 +157,6 @@ class BeamSearcher(OneByOne):
         self._learn()
 
     # ---- learning
-    # ----------------------------------------------------------------------------------------------
 
     def _learn(self) -> None:
         """Learn from the rows that came in; into the beam with those that ran."""
@@ -202,7 +197,6 @@ class BeamSearcher(OneByOne):
         return found
 
     # ---- proposing
-    # ----------------------------------------------------------------------------------------------
 
     def propose(self) -> Schedule | None:
         """One schedule not seen before; None when ``TRIES`` ideas in a row were old or illegal."""

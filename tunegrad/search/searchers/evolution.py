@@ -31,31 +31,30 @@ _Choices = dict[str, int]
 _Key = tuple[tuple[str, int], ...]
 
 _FEWEST = 12
-"""Rows before a model is trained and parents are bred from: fewer say nothing. Random draws
-come first.
-"""
+"""Rows before a model is trained and parents are bred from: fewer say nothing."""
 
 _LEARNED = 256
-"""Rows that a model is trained on, at most, half of them the fastest and half the latest: more
-only cost time.
-"""
+"""Rows that a model is trained on, at most: half the fastest, half the latest."""
 
 _SURE = 24
-"""Rows before it is said of others' schedules that they are slow: a model of fewer takes good
-ones for slow ones.
-"""
+"""Rows before others' schedules are called slow: a model of fewer takes good ones for slow."""
 
+_POPULATION, _GENERATIONS, _CHILDREN = 24, 3, 96
+"""Schedules bred from; generations that a model ranks for a batch, and children of each."""
+
+_EXPLORE = 0.05
+"""The part of the proposals that are random draws."""
 
 _STRANGERS = 0.1
 """The part of the children that have decisions drawn anew, all of them."""
 
 
 class EvolutionarySearcher(OneByOne):
-    """Evolves the ``population`` fastest schedules.
+    """Evolves the fastest schedules; some proposals are random draws.
 
-    A share ``explore`` of what it proposes are random draws. With a cost model (``learned``),
-    ``generations`` of ``children`` each are bred for one batch and ranked by it; without one,
-    children are proposed as they are bred. It is done when ``TRIES`` ideas in a row were old.
+    With a cost model (``learned``), generations of children are bred for one batch and ranked by
+    it; without one, children are proposed as they are bred. It is done when ``TRIES`` ideas in a
+    row were old.
     """
 
     origin = "evolutionary"
@@ -64,16 +63,11 @@ class EvolutionarySearcher(OneByOne):
         self,
         space: SearchSpace,
         rng: Random,
-        population: int = 24,
-        generations: int = 3,
-        children: int = 96,
-        explore: float = 0.05,
         learned: bool = True,
         traces: Traces | None = None,
     ) -> None:
         super().__init__(space, traces)
-        self.rng, self.population = rng, population
-        self.generations, self.children, self.explore = generations, children, explore
+        self.rng = rng
         self._options: dict[str, int] = {}
         self._tried: set[_Key] = set()
         self._used = 0
@@ -85,7 +79,7 @@ class EvolutionarySearcher(OneByOne):
         self.ledger.retrace_best()
         self._learn()
         grown = len(self.ledger.rows) >= _FEWEST
-        self._parents = self.ledger.fastest(self.population) if grown else []
+        self._parents = self.ledger.fastest(_POPULATION) if grown else []
         self._children = self._bred(n, self._parents) if self._parents else []
 
     def propose(self) -> Schedule | None:
@@ -105,7 +99,6 @@ class EvolutionarySearcher(OneByOne):
         return [float(f - forecast[-1]) for f in forecast[:-1]]
 
     # ---- learning
-    # ----------------------------------------------------------------------------------------------
 
     def _learn(self) -> None:
         """Train the model on all rows, where some are new and there are enough."""
@@ -119,7 +112,6 @@ class EvolutionarySearcher(OneByOne):
             self._model.fit([r.choices for r in rows], [r.log_s for r in rows])
 
     # ---- breeding
-    # ----------------------------------------------------------------------------------------------
 
     def _bred(self, n: int, parents: Sequence[Row]) -> list[Schedule]:
         """Up to ``n`` new schedules, most promising first; every so often a random draw."""
@@ -128,7 +120,7 @@ class EvolutionarySearcher(OneByOne):
         for choices in ideas:
             if len(found) >= n:
                 break
-            if self.rng.random() < self.explore:
+            if self.rng.random() < _EXPLORE:
                 schedule = self.ledger.sample(RandomChooser(self.rng, self.rng.choice((0.0, 0.5))))
             else:
                 schedule = self.ledger.sample(TraceChooser(choices))
@@ -141,15 +133,15 @@ class EvolutionarySearcher(OneByOne):
         model = self._model if self._model is not None and self._model.fitted else None
         pool: dict[_Key, _Choices] = {}
         forecast: dict[_Key, float] = {}
-        for _ in range(self.generations if model is not None else 1):
-            for _ in range(self.children):
+        for _ in range(_GENERATIONS if model is not None else 1):
+            for _ in range(_CHILDREN):
                 child = self._child(parents)
                 pool.setdefault(_key(child), child)
             if model is not None:
                 new = {key: child for key, child in pool.items() if key not in forecast}
                 forecast.update(zip(new, model.predict(list(new.values())), strict=True))
                 pool = {key: pool[key] for key in sorted(pool, key=forecast.__getitem__)}
-                parents = list(pool.values())[: self.population]
+                parents = list(pool.values())[:_POPULATION]
         return [child for key, child in pool.items() if key not in self._tried]
 
     def _child(self, parents: list[_Choices]) -> _Choices:
@@ -189,7 +181,7 @@ class EvolutionarySearcher(OneByOne):
     def _draw(self, parents: Sequence[Row]) -> Schedule | None:
         """A new change of a parent or random draw; None when ``TRIES`` ideas were not new."""
         for attempt in range(TRIES):
-            if parents and 4 * attempt < TRIES and self.rng.random() >= self.explore:
+            if parents and 4 * attempt < TRIES and self.rng.random() >= _EXPLORE:
                 schedule = self.claimed(TraceChooser(self._child([r.choices for r in parents])))
             else:
                 schedule = self.claimed(cautious(self.rng, attempt))

@@ -30,9 +30,7 @@ _CLOCK_TICK_S = 1e-9
 """No time is taken to be less, so that its logarithm exists."""
 
 _RETRACED = 3
-"""Number of the fastest schedules without a trace that are traced back; each takes some hundred
-samples.
-"""
+"""Number of the fastest schedules without a trace that are traced, some hundred samples each."""
 
 
 def log_seconds(measurement: Measurement) -> float:

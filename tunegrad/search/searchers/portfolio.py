@@ -44,14 +44,15 @@ _TRUST = {"beam": 1.0, "evolutionary": 0.8, "bayesian": 0.6, "random": 0.4}
 """Assumed worth of a searcher before it has earned anything, against the best; 1 for others."""
 
 _ALONE = 12
-"""Schedules with decisions that are known before the trials are divided: the first searcher
-needs fewest to be good.
+"""Schedules with decisions that are known before trials are divided: the first needs fewest."""
+
+_ELITE, _GREED, _SWEEP = 5, 2.0, 4096
+"""Fastest times whose mean a gain is against; the power of expected gains by which trials are
+divided; lists of decisions that exhaustive search looks through.
 """
 
 _HOPELESS, _HOPELESS_LATER, _LATER = 1.1, 0.7, 100
-"""Log seconds behind the fastest at which a forecast puts a schedule off: 3 times its time,
-later twice.
-"""
+"""Log seconds behind the fastest at which a forecast puts off: 3 times, later twice."""
 
 _ANYWAY = 0.1
 """The part of these that is measured all the same."""
@@ -79,8 +80,8 @@ class PortfolioSearcher:
     search, and Bayesian search where Optuna is installed.
 
     The first ``alone`` trials are the first searcher's. Then each gets the share ``floor`` at
-    least; the rest is divided by the expected gain to the power of ``greed``. When all have run
-    dry, exhaustive search looks for what is left, among at most ``sweep`` lists of decisions.
+    least; the rest is divided by a power of the expected gain. When all have run dry, exhaustive
+    search looks for what is left.
     """
 
     origin = "portfolio"
@@ -91,12 +92,9 @@ class PortfolioSearcher:
         rng: Random,
         searchers: Mapping[str, Searcher] | None = None,
         floor: float = 0.03,
-        elite: int = 5,
-        greed: float = 2.0,
-        sweep: int = 4096,
         alone: int = _ALONE,
     ) -> None:
-        self.floor, self.elite, self.greed, self.alone = floor, elite, greed, alone
+        self.floor, self.alone = floor, alone
         self.searchers = dict(searchers) if searchers is not None else _default(space, rng)
         self._judge = next(
             (s for s in self.searchers.values() if isinstance(s, EvolutionarySearcher)), None
@@ -104,7 +102,7 @@ class PortfolioSearcher:
         self._rng = Random(rng.getrandbits(64))
         self._put_off: dict[str, Proposal] = {}
         self._last = ExhaustiveSearcher(space, rng)
-        self._left = sweep
+        self._left = _SWEEP
         self._accounts = {name: _Account(_TRUST.get(name, 1.0)) for name in self.searchers}
         self._ledger = Ledger(space)
         self._seen: set[str] = set()
@@ -124,7 +122,7 @@ class PortfolioSearcher:
     def shares(self) -> dict[str, float]:
         """The part of the next trials that each searcher gets; they add up to 1."""
         usual = max(1e-6, *(a.gain / (_TRIALS + a.trials) for a in self._accounts.values()))
-        worth = {name: a.expected(usual) ** self.greed for name, a in self._accounts.items()}
+        worth = {name: a.expected(usual) ** _GREED for name, a in self._accounts.items()}
         free, total = 1.0 - self.floor * len(worth), sum(worth.values())
         return {name: self.floor + free * w / total for name, w in worth.items()}
 
@@ -159,10 +157,9 @@ class PortfolioSearcher:
             mark = sum(self._fastest) / len(self._fastest) if self._fastest else log_s
             self._accounts[name].earn(max(0.0, mark - log_s) if ran else 0.0)
         if ran:
-            self._fastest = sorted([*self._fastest, log_s])[: self.elite]
+            self._fastest = sorted([*self._fastest, log_s])[:_ELITE]
 
     # ---- proposing
-    # ----------------------------------------------------------------------------------------------
 
     def _divided(self, n: int) -> list[Proposal]:
         """Up to ``n`` proposals, of each searcher as many as are due to it; the others stand in for

@@ -34,9 +34,7 @@ _Pair = tuple[list[float], list[float]]
 """Samples of two models, in seconds."""
 
 _TRIES = 2
-"""Number of times that machines may be lost over one call: the first time it is put down to the
-machine.
-"""
+"""Times that machines may be lost over one call: the first is put down to the machine."""
 
 _CALL_S = 1800.0
 """A machine that says nothing for so long counts as hung.

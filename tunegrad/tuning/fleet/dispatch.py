@@ -40,9 +40,7 @@ _GRACE_S = 60.0
 """Seconds that a fleet without machines is waited for."""
 
 _CONSIDERED = 64
-"""Free stations that are compared for a call: enough to find one that knows the kernel, or is
-idle.
-"""
+"""Free stations that are compared for a call: enough to find one that knows the kernel."""
 
 Ticket = Hashable
 

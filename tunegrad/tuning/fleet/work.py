@@ -106,9 +106,7 @@ class Engine(Protocol):
         best_s: float,
         known: Collection[str],
     ) -> list[Measured | None]:
-        """Compile, verify and time schedules: one result each, in order; None for a program that is
-        known or came before.
-        """
+        """Compile, verify and time schedules: a result each, in order; None for known programs."""
 
     def machine_limits(self, again: bool) -> MachineLimits:
         """The machine's measured peaks."""

@@ -50,9 +50,7 @@ _FIRST_S = 10.0
 _CHECK_RUNS = SETS + 3
 
 _LEAST_S, _FACTOR = 2.0, 50.0
-"""Later runs may take so many times what they took before, and so much on top: the factor of
-candidates.
-"""
+"""Later runs may take so many times what they took before, and so much on top."""
 
 _BYTES_PER_S = 50e6
 """Speed at which constants are sent and packed, at least."""

@@ -34,9 +34,7 @@ from .variant import VariantCandidates, candidates_of, choose_variants
 __all__ = ["RACE_SHARE", "OutOfTrialsError", "PlanDecisions"]
 
 RACE_SHARE = 0.1
-"""The part of a budget that races of one kind may take: of a graph's images and cuts, of variants,
-of schedules.
-"""
+"""The part of a budget that races of one kind may take: plans, variants, schedules."""
 
 _T = TypeVar("_T")
 
@@ -125,9 +123,7 @@ class PlanDecisions:
         return PlanContext(c.target, c.here, c.store, c.session, c.numerics, track, c.tell)
 
     def _tried(self, settle: Callable[[], _T], known: Callable[[], _T]) -> _T:
-        """Return what measuring settles; what is known where the user, the bound on candidates, or
-        a deadline stops that.
-        """
+        """Return what measuring settles; what is known where a bound or deadline stops that."""
         try:
             return settle()
         except (OutOfTrialsError, OutOfTimeError):

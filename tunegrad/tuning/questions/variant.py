@@ -68,9 +68,7 @@ class Group:
         return tuple(v for v in self.variants if v != self.stands)
 
     def narrowed(self, took_s: Mapping[str, float], within: float) -> Group:
-        """Without the variants that take over ``within`` times the best one's seconds; the direct
-        one alone where nothing ran.
-        """
+        """Without variants over ``within`` times the best's seconds; direct alone if none ran."""
         ranked = sorted(self.variants, key=lambda v: (took_s[v], v != DIRECT))
         limit_s = within * took_s[ranked[0]]
         near = tuple(v for v in ranked if took_s[v] <= limit_s and took_s[v] < inf) or (DIRECT,)
@@ -112,9 +110,7 @@ class VariantCandidates:
 
     @property
     def kernels(self) -> tuple[KernelUse, ...]:
-        """Kernels that the model may launch in the end, in the order of its first launch, with the
-        most uses that each may have.
-        """
+        """Kernels that the model may launch, in the order of first launch, with most uses."""
         candidates = {key: (*g.variants, g.stands) for g in self.groups for key in g.keys}
         kernels: dict[str, Kernel] = {}
         uses: Counter[str] = Counter()

@@ -140,9 +140,7 @@ def _line(session: Session, candidates: int, contents: Contents) -> SessionLine:
 
 
 def _took_s(session: Session) -> float | None:
-    """Seconds that a session took: what its parts add up to, which begins before its row does;
-    None where it did not end.
-    """
+    """Seconds that a session took: the sum of its parts; None where it did not end."""
     if session.ended_s is None:
         return None
     return sum(facts_of(session).seconds.values()) or session.ended_s - session.started_s

@@ -408,9 +408,7 @@ class HistoryChart:
 
 @dataclass(frozen=True, slots=True)
 class ReportPage:
-    """A report: of one session, or of a store with the newest session of each model and device that
-    measured a candidate.
-    """
+    """A report: of one session, or of a store with each model and device's newest session."""
 
     store: str
     whole_store: bool

@@ -27,9 +27,7 @@ def _over(x: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _statistics(x: Tensor, over: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor, Tensor]:
-    """The mean, the variance and 1 over the deviation, as normalisation has them: no operation of
-    these is done twice.
-    """
+    """The mean, the variance and 1 over the deviation, as normalisation has them."""
     wide = x.cast(x.dtype.compute)
     mean = wide.mean(over, True)
     centred = wide - mean

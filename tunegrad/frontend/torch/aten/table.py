@@ -1,6 +1,4 @@
-"""Notation of the tables of operators; and complex numbers as pairs of tensors, which rotary
-embeddings are often written with.
-"""
+"""Notation of the tables of operators; complex numbers as pairs of tensors, for embeddings."""
 
 from __future__ import annotations
 
