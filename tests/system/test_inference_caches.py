@@ -34,6 +34,7 @@ from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.graph import Node, const
 from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.variants import rewrite
 from tunegrad.models import mlp
 from tunegrad.opts import Schedule
 from tunegrad.runtime import ObjectCache, Runner
@@ -394,6 +395,37 @@ def test_a_kept_plan_is_the_plan_of_its_graph(place: int, tmp_path: Path) -> Non
     for launch in kept.plan.launches:
         second.code(launch.kernel, kept.schedules[launch.kernel.key], ENGINE)
     assert (second.counts.lowered, second.counts.compiled) == (0, 0)
+
+
+@pytest.mark.parametrize("variant", ["direct", "winograd2", "channels_last_winograd4"])
+def test_a_kept_plan_of_computed_weights_computes_them_of_the_graphs(
+    variant: str, tmp_path: Path
+) -> None:
+    """Weights with a folded scale, as they are or as a Winograd variant reads them."""
+    rng = np.random.default_rng(0)
+    w, scales = rng.standard_normal((8, 8, 3, 3), np.float32), np.arange(8, dtype=np.float32)
+    y = tg.Tensor.input("x", (1, 8, 8, 8)).conv2d(
+        tg.Tensor.constant(w) * tg.Tensor.constant(scales).reshape(8, 1, 1, 1), padding=1
+    )
+    nodes = (y.node,)
+    folded = fold_constants(nodes)
+    direct = schedule(folded)
+    plan = rewrite(direct, dict.fromkeys(direct.kernels(), variant))
+    compiler, key = Compiler(ObjectCache(tmp_path)), graph_key(nodes, DEVICE)
+    schedules = {k: compiler.default(kernel, DEVICE) for k, (kernel, _) in plan.kernels().items()}
+    made = artifact.KeptPlan(plan, schedules, ())
+    compiler.keep(key, made, nodes, DEVICE)
+    assert compiler.plan(key, nodes, DEVICE, lambda: folded) is None
+    compiler.keep(key, made, (*nodes, *folded), DEVICE)
+    assert compiler.plan(key, nodes, DEVICE) is None
+    assert compiler.plan(key, nodes, DEVICE, lambda: nodes) is None
+    kept = compiler.plan(key, nodes, DEVICE, lambda: folded)
+    assert kept is not None
+    pairs = [(b.data, k.data) for b, k in zip(plan.buffers, kept.plan.buffers, strict=True)]
+    constants = [(b, k) for b, k in pairs if b is not None and k is not None]
+    assert len(constants) == sum(b is not None for b, _ in pairs) == 1
+    for before, after in constants:
+        np.testing.assert_array_equal(before.array, after.array, strict=True)
 
 
 def test_the_key_of_a_graph_holds_what_its_plan_depends_on(monkeypatch: pytest.MonkeyPatch) -> None:

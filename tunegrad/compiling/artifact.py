@@ -15,7 +15,7 @@ import pickle
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
@@ -342,9 +342,16 @@ class Compiler:
             _trim(self._pending, _PENDING)
             return program_hash(fresh)
 
-    def plan(self, key: str | None, outputs: tuple[Node, ...], device: Device) -> KeptPlan | None:
+    def plan(
+        self,
+        key: str | None,
+        outputs: tuple[Node, ...],
+        device: Device,
+        folded: Callable[[], tuple[Node, ...]] | None = None,
+    ) -> KeptPlan | None:
         """The plan of a graph that ``keep`` kept under its key; ``code`` need not lower its
-        kernels. None where there is none, or a damaged one.
+        kernels. None where there is none, or a damaged one. ``folded`` gives the graph with its
+        constants computed, for a plan of such ones.
         """
         body = None if self._cache is None or key is None else self._cache.get(key)
         found = None if body is None else _unpickled(body)
@@ -353,22 +360,28 @@ class Compiler:
         kept: KeptPlan = found[0]
         programs = found[1]
         constants = _constants(outputs)
-        if any(b.data and b.data.digest not in constants for b in kept.plan.buffers):
+        plan = kept.plan.holding(constants)
+        if plan is None and folded is not None:
+            constants |= _constants(folded())
+            plan = kept.plan.holding(constants)
+        if plan is None:
             return None
         with self._lock:
             for (kernel, schedule), program in programs.items():
                 self._programs[kernel, schedule, device] = program
             _trim(self._programs, _PROGRAMS)
-        return replace(kept, plan=kept.plan.holding(constants)) if constants else kept
+        return replace(kept, plan=plan)
 
     def keep(
         self, key: str | None, kept: KeptPlan, outputs: tuple[Node, ...], device: Device
     ) -> None:
-        """Keep the plan of a graph under its ``graph_key``; its constants are the graph's own."""
+        """Keep the plan of a graph under its ``graph_key``; its constants are those of ``outputs``,
+        or made of them.
+        """
         if self._cache is None or key is None:
             return
         constants, kernels = _constants(outputs), kept.plan.kernels()
-        if any(b.data and b.data.digest not in constants for b in kept.plan.buffers):
+        if any(b.data and not _is_made_of(b.data, constants) for b in kept.plan.buffers):
             return
         with self._lock:
             programs = {
@@ -487,6 +500,14 @@ def _constants(outputs: tuple[Node, ...]) -> dict[str, ConstData]:
     """The constants of a graph by digest."""
     found = (n.arg for n in topological(outputs) if n.op is GraphOp.CONST)
     return {c.digest: c for c in found if isinstance(c, ConstData)}
+
+
+def _is_made_of(data: ConstData, constants: Mapping[str, ConstData]) -> bool:
+    while data.digest not in constants:
+        if data.made is None:
+            return False
+        data = data.made.source
+    return True
 
 
 def _text(schedule: Schedule | str) -> str:

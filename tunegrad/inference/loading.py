@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -229,16 +229,17 @@ def load_model(
         settings = repr((numerics, dtype, model.donated, changed, here, facts))
         known = facts is not None and on_miss == "default"
         key = graph_key(nodes, opened, "loaded", settings) if known else None
-        kept, engine = compiler.plan(key, nodes, opened), engine_of(opened)
+        ready = cache(partial(_prepared, nodes, numerics, opened.target, dtype))
+        kept, engine = compiler.plan(key, nodes, opened, lambda: ready()[0]), engine_of(opened)
         chosen: dict[str, tuple[Choice, Code]] = {}
         if kept is None:
             if place and stored is None:
                 stored = opening.enter_context(_open(place))
             kept, chosen = _planned(
-                model, nodes, changed, engine, here, stored, numerics, dtype, on_miss
+                model, *ready(), changed, engine, here, stored, numerics, on_miss
             )
             if (stored is None or stored.sound) and not _passes_over(chosen):
-                compiler.keep(key, kept, nodes, opened)
+                compiler.keep(key, kept, (*nodes, *ready()[0]), opened)
     decided: _Decided = kept.decided
     chosen = chosen or {
         key: (choice, compiler.code(choice.kernel, choice.actions, engine))
@@ -294,20 +295,19 @@ def _prepared(
 
 def _planned(
     model: Model,
-    nodes: tuple[Node, ...],
+    outputs: tuple[Node, ...],
+    guards: tuple[Guard, ...],
     changed: tuple[str, ...],
     engine: Engine,
     here: Fingerprint,
     stored: Store | None,
     numerics: Numerics,
-    dtype: ModelDtype,
     on_miss: OnMiss,
 ) -> tuple[KeptPlan, dict[str, tuple[Choice, Code]]]:
-    """The plan of a traced model that is not kept, and what its kernels run with."""
+    """The plan of a prepared model that is not kept, and what its kernels run with."""
     from tunegrad.planning import plan_launches
 
     target = engine.device.target
-    outputs, guards = _prepared(nodes, numerics, target, dtype)
     news = model.news(outputs[: len(outputs) - len(guards)], changed)
     found = plan_launches(outputs, target, here, stored, numerics, news=news)
     chosen = {

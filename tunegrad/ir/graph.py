@@ -30,8 +30,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import StrEnum
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,13 +125,15 @@ class ConstData:
     ``memory`` is the address of an array that others may still write to, such as the weights of a
     module of PyTorch, and 0 of any other. Two such arrays are never one constant, whatever they
     hold: a write to the one must not reach the other. A number below 0 says of which file the array
-    is: equal arrays of two files have names of their own.
+    is: equal arrays of two files have names of their own. ``made`` makes one of another: it has
+    ``source``, the other one without its elements, and ``of`` its array.
     """
 
     digest: str
     name: str
     array: NDArray[np.generic]
     memory: int = 0
+    made: Any = None
 
     def __hash__(self) -> int:
         return hash(self.digest)
@@ -144,7 +148,20 @@ class ConstData:
     @property
     def forgotten(self) -> ConstData:
         """The same without its elements: it still says which constant it is."""
-        return ConstData(self.digest, self.name, np.empty(0, self.array.dtype), self.memory)
+        empty = np.empty(0, self.array.dtype)
+        return ConstData(self.digest, self.name, empty, self.memory, self.made)
+
+    def held(self, known: dict[str, ConstData]) -> ConstData | None:
+        """The same with its elements, of ``known`` ones by digest; it is one of them from now on.
+        None where it is made of none.
+        """
+        found = known.get(self.digest)
+        if found is None and self.made is not None:
+            source = self.made.source.held(known)
+            if source is not None:
+                array = self.made.of(source.array)
+                found = known[self.digest] = replace(self, array=array)
+        return found
 
     @staticmethod
     def of(array: NDArray[np.generic], name: str = "") -> ConstData:

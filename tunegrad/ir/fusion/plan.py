@@ -223,9 +223,13 @@ class LaunchPlan:
         kept = (replace(b, data=b.data and b.data.forgotten, node=None) for b in self.buffers)
         return replace(self, buffers=tuple(kept))
 
-    def holding(self, constants: Mapping[str, ConstData]) -> LaunchPlan:
-        """The same with constants of these digests in the place of its own."""
-        held = (replace(b, data=b.data and constants[b.data.digest]) for b in self.buffers)
+    def holding(self, constants: dict[str, ConstData]) -> LaunchPlan | None:
+        """The same with constants of these digests in the place of its own, or made of them; None
+        where they are not among them.
+        """
+        held = [replace(b, data=b.data and b.data.held(constants)) for b in self.buffers]
+        if any(b.data and h.data is None for b, h in zip(self.buffers, held, strict=True)):
+            return None
         return replace(self, buffers=tuple(held))
 
     def indexed(self) -> dict[int, int]:

@@ -27,14 +27,14 @@ from numpy.typing import NDArray
 from tunegrad.errors import InternalError
 from tunegrad.lazy import dataclass
 
-from ..dtypes import F32
+from ..dtypes import F32, DType
 from ..fusion import Buffer, Combined, Launch, LaunchPlan, overwriting
 from ..graph import ConstData, Node
 from ..kernel import Kernel, memoized
 from ..layout import Layout
 from .convolutions import ChannelsLast, Floats, Im2col, channels_last, floats, im2col
 from .split import Split, split, split_k, splits_of, splits_of_k
-from .winograd import TILES, Winograd, match_conv3x3, winograd
+from .winograd import TILES, Winograd, match_conv3x3, transformed, winograd
 
 DIRECT = "direct"
 _MOVED = "channels_last"
@@ -278,14 +278,13 @@ class _Rewriting:
         key = _FLOATS, weights.data.digest, weights.layout, layout, made.w_dims
         data = _weights.get(key)
         if data is None:
-            words = _array(weights, layout)
-            output, channel, *window = made.w_dims
-            parts = np.ascontiguousarray(np.transpose(words, (*window, output, channel)))
-            parts = parts[..., None].view(part.numpy)  # .., outputs, words, bytes
-            parts = np.moveaxis(parts, -3, -1).swapaxes(-2, -3).astype(np.float32)
+            how = _Floats(
+                weights.data.forgotten, weights.shape, weights.layout, layout, made.w_dims, part,
+                made.weights,
+            )  # fmt: skip
             digest = hashlib.sha256(f"{key}".encode()).hexdigest()
-            array = np.ascontiguousarray(parts.reshape(made.weights))
-            data = ConstData(digest, f"{weights.name} as floats", array)
+            array = how.of(weights.data.array)
+            data = ConstData(digest, f"{weights.name} as floats", array, made=how)
             _weights[key] = data
         node, places = weights.node, prod(made.weights[:-2])
         each = tuple(tuple(float(i == j) for j in range(places)) for i in range(places))
@@ -326,11 +325,13 @@ class _Rewriting:
         key = name, weights.data.digest, weights.layout, layout, made.conv.w_dims, made.tile
         data = _weights.get(key)
         if data is None:
-            array = _array(weights, layout)
-            values = made.constant(array.astype(np.float32, copy=False))
+            how = _Winograd(
+                weights.data.forgotten, weights.shape, weights.layout, layout, made.conv.w_dims,
+                made.tile,
+            )  # fmt: skip
             # told apart by what it is made of: the weights' bytes were hashed, these are more
             digest = hashlib.sha256(f"winograd {key[1:]}".encode()).hexdigest()
-            data = ConstData(digest, f"U of {name}", np.ascontiguousarray(values))
+            data = ConstData(digest, f"U of {name}", how.of(weights.data.array), made=how)
             _weights[key] = data
         place, shape = len(self.buffers), data.array.shape
         node, combined = weights.node, None
@@ -345,11 +346,51 @@ class _Rewriting:
         return place
 
 
-def _array(weights: Buffer, layout: Layout) -> NDArray[Any]:
-    """A constant in the shape that a kernel reads it in."""
-    assert weights.data is not None  # its caller says what has none
-    array = np.asarray(weights.data.array).reshape(weights.shape)
-    return array if weights.layout == layout else layout.unpack(weights.layout.pack(array))
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A constant that is made of another one, of ``shape`` in ``memory``, which a kernel reads by
+    ``layout``; ``dims`` are its outputs, channels, and rows and columns of the window, if any.
+    """
+
+    source: ConstData
+    shape: tuple[int, ...]
+    memory: Layout
+    layout: Layout
+    dims: tuple[int, ...]
+
+    def read(self, elements: NDArray[Any]) -> NDArray[Any]:
+        """The source in the shape that a kernel reads it in."""
+        array = np.asarray(elements).reshape(self.shape)
+        same = self.memory == self.layout
+        return array if same else self.layout.unpack(self.memory.pack(array))
+
+
+@dataclass(frozen=True, slots=True)
+class _Winograd(_Made):
+    """Weights of a convolution as its Winograd variant reads them."""
+
+    tile: int
+
+    def of(self, elements: NDArray[Any]) -> NDArray[Any]:
+        """Its elements, of those of its source."""
+        return transformed(self.read(elements), self.dims, self.tile)
+
+
+@dataclass(frozen=True, slots=True)
+class _Floats(_Made):
+    """The bytes of weights in words, as floats of shape ``into``."""
+
+    part: DType
+    into: tuple[int, ...]
+
+    def of(self, elements: NDArray[Any]) -> NDArray[Any]:
+        """Its elements, of those of its source."""
+        output, channel, *window = self.dims
+        words = np.transpose(self.read(elements), (*window, output, channel))
+        parts = np.ascontiguousarray(words)[..., None].view(self.part.numpy)
+        # .., outputs, words, bytes
+        parts = np.moveaxis(parts, -3, -1).swapaxes(-2, -3).astype(np.float32)
+        return np.ascontiguousarray(parts.reshape(self.into))
 
 
 def _launches(of: Launch, *runs: tuple[Kernel, Sequence[int]]) -> list[Launch]:

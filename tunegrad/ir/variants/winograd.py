@@ -21,9 +21,11 @@ Algorithms for Convolutional Neural Networks", 2015.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,23 +147,28 @@ class Winograd:
     @property
     def matrix(self) -> tuple[tuple[float, ...], ...]:
         """Matrix that a window of weights, row-major, is multiplied by."""
-        g = np.asarray(_G[self.tile])
-        return tuple(tuple(row) for row in np.kron(g, g).tolist())
+        return tuple(tuple(row) for row in _both(self.tile).tolist())
 
-    def constant(self, w: NDArray[np.float32]) -> NDArray[np.float32]:
-        """U of shape ((m+2)^2, channels, outputs), from the kernel's weight array of its logical
-        shape.
 
-        Computed in f64, a few channels at a time: what is wide stays in a core's cache.
-        """
-        o, c, r, s = self.conv.w_dims
-        both, rows = np.asarray(self.matrix), np.transpose(w, (c, r, s, o))
-        u = np.empty((len(both), rows.shape[0], rows.shape[3]), np.float32)
-        for first in range(0, len(rows), _CHANNELS):
-            part = slice(first, first + _CHANNELS)
-            wide = rows[part].astype(np.float64, order="C").reshape(-1, 9, u.shape[2])
-            u[:, part] = (both @ wide).transpose(1, 0, 2)
-        return u
+def _both(tile: int) -> NDArray[np.float64]:
+    g = np.asarray(_G[tile])
+    return np.kron(g, g)
+
+
+def transformed(w: NDArray[Any], dims: Sequence[int], tile: int) -> NDArray[np.float32]:
+    """U of shape ((m+2)^2, channels, outputs), of weights whose outputs, channels, rows and columns
+    are ``dims``.
+
+    Computed in f64, a few channels at a time: what is wide stays in a core's cache.
+    """
+    o, c, r, s = dims
+    both, rows = _both(tile), np.transpose(w.astype(np.float32, copy=False), (c, r, s, o))
+    u = np.empty((len(both), rows.shape[0], rows.shape[3]), np.float32)
+    for first in range(0, len(rows), _CHANNELS):
+        part = slice(first, first + _CHANNELS)
+        wide = rows[part].astype(np.float64, order="C").reshape(-1, 9, u.shape[2])
+        u[:, part] = (both @ wide).transpose(1, 0, 2)
+    return u
 
 
 def match_conv3x3(kernel: Kernel) -> Conv3x3 | None:
