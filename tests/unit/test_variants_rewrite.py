@@ -13,7 +13,8 @@ from tunegrad.errors import InternalError
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import LaunchPlan, schedule
-from tunegrad.ir.variants import match_conv3x3, parts_of, rewrite, winograd
+from tunegrad.ir.variants import match_conv3x3, parts_of, rewrite
+from tunegrad.ir.variants.winograd import transformed
 from tunegrad.ir.verify.kernel import verify_kernel
 
 BOTH = ["winograd2", "winograd4"]
@@ -232,7 +233,7 @@ def test_transformed_weights_are_rounded_once(tile: int) -> None:
         ) / 24,
     }[tile]  # fmt: skip
     w = np.random.default_rng(0).standard_normal((2, 3, 3, 3), dtype=np.float32)
-    u = winograd(kernel, conv, tile).constant(w)
+    u = transformed(w, conv.w_dims, tile)
     want = np.einsum("pr,ocrs,qs->pqco", g, w.astype(np.float64), g).reshape(-1, 3, 2)
     assert u.dtype == np.float32
     np.testing.assert_allclose(u, want, rtol=2.0**-23, atol=1e-12)

@@ -182,13 +182,16 @@ def measured_variant(kernel: Kernel, names: Sequence[str], direct: Trial, store:
         return DIRECT
     least_s, least = direct.measurement.seconds, DIRECT
     for name in (v for v in names if v != DIRECT):
-        found = [
-            store.winner(p.key, direct.fingerprint, SPACE_VERSION) for p in parts_of(kernel, name)
-        ]
-        if all(t is not None and t.policy == direct.policy and not imported(t) for t in found):
-            taken_s = sum(t.measurement.seconds for t in found if t is not None)
-            if taken_s < least_s:
-                least_s, least = taken_s, name
+        taken_s = 0.0
+        for part in parts_of(kernel, name):
+            found = store.winner(part.key, direct.fingerprint, SPACE_VERSION)
+            if found is None or found.policy != direct.policy or imported(found):
+                break
+            taken_s += found.measurement.seconds
+            if taken_s >= least_s:
+                break  # whatever the others take: no more rows are read
+        else:
+            least_s, least = taken_s, name
     return least
 
 
