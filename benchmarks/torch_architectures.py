@@ -45,6 +45,7 @@ from torch._dynamo.utils import counters
 
 import tunegrad as tg
 import tunegrad.torch
+from tunegrad.paired import shift_interval
 
 IMAGES: dict[str, dict[str, Any]] = {
     "resnet18": {}, "resnext26ts": {}, "seresnext26t_32x4d": {}, "regnetx_002": {},
@@ -305,29 +306,34 @@ PROMISES: dict[str, Any] = {
 """Options of ``torch.compile`` for a module that stays as it is."""
 
 
-def timed(make: Callable[[], Case], turns: int = 7, turn_s: float = 0.1) -> dict[str, Any]:
-    """Microseconds of a call, in turns: of PyTorch eager and ``tg.load``, and what ``torch.compile``
-    takes more outside of the kernels, without and with the options. ``floor`` is the part that is
-    PyTorch's: what programs take that give what they gave first, behind a call of ``tg.load``.
+def timed(make: Callable[[], Case], turns: int = 9, turn_s: float = 0.1) -> dict[str, Any]:
+    """Microseconds of a call, in turns: of PyTorch eager and ``tg.load``, tensors in and out, and
+    what ``torch.compile`` takes more outside of the kernels, without and with the options. ``floor``
+    and ``kept`` are the parts of these that are PyTorch's: what programs take that give what they
+    gave first, behind a call of ``tg.load``. ``between`` and ``ours`` have the ends of an interval,
+    of ``promises`` and of ``promises`` less ``kept``.
     """
     module, args = make()
     torch.set_num_threads(1)
     torch.compiler.reset()
     kernels = _Kernels()
     loaded = tg.load(tg.from_torch(module, *args), store=False, threads=1)
-    options = {"store": False, "threads": 1}
 
-    def compiled_by(backend: Any, options: dict[str, Any]) -> Callable[[], Any]:
+    def load() -> list[torch.Tensor]:
+        return _arrays(loaded, args)
+
+    def compiled_by(backend: Any, **more: Any) -> Callable[[], Any]:
+        options = {"store": False, "threads": 1, **more}
         fast = torch.compile(copy.deepcopy(module), backend=backend, options=options)
         return lambda: fast(*args)
 
-    arrays = [a.numpy() for a in args]
     calls: dict[str, Callable[[], Any]] = {
         "eager": lambda: module(*args),
-        "load": lambda: loaded(*arrays),
-        "compile": compiled_by("tunegrad", options),
-        "promises": compiled_by("tunegrad", {**options, **PROMISES}),
-        "floor": compiled_by(_remembers, {}),
+        "load": load,
+        "compile": compiled_by("tunegrad"),
+        "promises": compiled_by("tunegrad", **PROMISES),
+        "floor": compiled_by(_remembers),
+        "kept": compiled_by(_remembers, **PROMISES),
     }
     least: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
     with torch.inference_mode():
@@ -335,19 +341,42 @@ def timed(make: Callable[[], Case], turns: int = 7, turn_s: float = 0.1) -> dict
             call()
         for _ in range(turns):
             for name, call in calls.items():
-                before = calls["load"] if name == "floor" else None
-                least[name].append(_least_s(call, kernels, turn_s, before))
-    whole, beside = (
-        {name: 1e6 * statistics.median(each[i] for each in found) for name, found in least.items()}
-        for i in (0, 1)
-    )
+                before = load if name in ("floor", "kept") else None
+                found = _least_s(call, kernels, turn_s, before)
+                least[name].append(found)
+    beside = {name: [1e6 * b for _, b in found] for name, found in least.items()}
+    more = [a - b for a, b in zip(beside["promises"], beside["load"], strict=True)]
+    ours = [a - b for a, b in zip(more, beside["kept"], strict=True)]
     ratios = [a / b for (a, _), (b, _) in zip(least["eager"], least["load"], strict=True)]
+    median = {name: statistics.median(each) for name, each in beside.items()}
     return {
         "ratio": round(statistics.median(ratios), 2),
-        "load": round(whole["load"], 1),
-        **{n: round(beside[n] - beside["load"], 1) for n in ("compile", "promises")},
-        "floor": round(beside["floor"], 1),
+        "load": round(1e6 * statistics.median(a for a, _ in least["load"]), 1),
+        "compile": round(median["compile"] - median["load"], 1),
+        "floor": round(median["floor"], 1),
+        "promises": round(statistics.median(more), 1),
+        "between": _ends(more),
+        "kept": round(median["kept"], 1),
+        "ours": _ends(ours),
     }
+
+
+def _ends(differences: Sequence[float]) -> str:
+    """Their interval, in words."""
+    _, interval = shift_interval(differences)
+    return "" if interval is None else f"{interval[0]:.0f} to {interval[1]:.0f}"
+
+
+def _remembers(graph: Any, examples: Sequence[Any], **given: Any) -> Any:
+    """A backend whose programs give what they gave first: calls take what PyTorch itself takes."""
+    compiled, known = tunegrad.torch.backend(graph, examples, **given), list[Any]()
+
+    def run(*args: Any) -> Any:
+        if not known:
+            known.append(compiled(*args))
+        return known[0]
+
+    return run
 
 
 class _Kernels:
@@ -367,24 +396,6 @@ class _Kernels:
 
         counted.plain = run  # type: ignore[attr-defined]
         Teams.run_plan = counted  # type: ignore[method-assign]
-
-
-def _remembers(graph: Any, examples: Sequence[Any]) -> Any:
-    """A backend whose programs give what they gave first: calls take what PyTorch itself takes."""
-    from functorch.compile import make_boxed_func
-    from torch._dynamo.backends.common import aot_autograd
-
-    def compiler(graph: Any, _: Sequence[Any]) -> Any:
-        known: list[Any] = []
-
-        def run(*args: Any) -> Any:
-            if not known:
-                known.append(graph.forward(*args))
-            return known[0]
-
-        return make_boxed_func(run)
-
-    return aot_autograd(fw_compiler=compiler)(graph, examples)
 
 
 def _least_s(
@@ -411,8 +422,9 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     """Rows in Markdown: a model in each line, a door and a memory format in each column; or times."""
     if rows and "door" not in rows[0]:
         heads = {"name": "model", "ratio": "PyTorch eager / `tg.load`", "load": "`tg.load`, us",
-                 "compile": "`torch.compile`, us more", "promises": "with the options, us more",
-                 "floor": "floor, us"}  # fmt: skip
+                 "compile": "`torch.compile`, us more", "floor": "PyTorch's part",
+                 "promises": "with both options, us more", "between": "interval",
+                 "kept": "PyTorch's part", "ours": "ours"}  # fmt: skip
         cells = [[str(r[k]) for k in heads] for r in rows]
         return "\n".join(
             f"| {' | '.join(c)} |" for c in [[*heads.values()], ["---"] * len(heads), *cells]

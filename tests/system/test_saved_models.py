@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -88,6 +90,16 @@ total = model(np.ones((1, 64), np.float32)).sum()
 print(counts.lowered + counts.compiled + counts.from_disk, total)
 assert "tunegrad.opts.lowering" not in sys.modules, "a server lowers nothing"
 """
+
+
+def test_a_model_is_pickled_as_it_is_saved_and_a_copy_is_the_model() -> None:
+    model = tg.compile(lambda x: x.exp() + 1, X, store=False, threads=1)
+    assert copy.copy(model) is model
+    assert copy.deepcopy([model])[0] is model
+    program = "import pickle, sys; print(pickle.load(sys.stdin.buffer)([[0.0] * 64]).tolist())"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, input=pickle.dumps(model), capture_output=True, check=True)
+    assert done.stdout.decode().strip() == str([[2.0] * 64])
 
 
 def test_a_server_compiles_no_kernel_and_keeps_only_its_runtime(

@@ -51,6 +51,8 @@ BAD_SHAPES = {
     ),
     "mean of scalar": (lambda: t().mean(1), "mean: axis 1 is not in shape (1,) (valid: -1 to 0)"),
     "cumsum of scalar": (lambda: t().cumsum(1), "cumsum: axis 1 is not in shape (1,)"),
+    "divide by zero": (lambda: t(2, dtype="i32") // 0, "floordiv: i32 divided by zero"),
+    "rest by zero": (lambda: t(2, dtype="u8") % 0, "mod: u8 divided by zero"),
     "clamp": (lambda: t(8).clamp(), "clamp: (8,) has neither a least nor a greatest value"),
     "max of nothing": (lambda: t(2, 0).max(1), "max: shape (2, 0) has no elements along axes (1,)"),
     "var axis": (lambda: t(2).var(-2), "var: axis -2 is not in shape (2,)"),

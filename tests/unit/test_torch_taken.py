@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tunegrad as tg
-from tunegrad.errors import IndexOutOfRange, ModelError
+from tunegrad.errors import DTypeError, IndexOutOfRange, ModelError, ShapeError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn, F = torch.nn, torch.nn.functional
@@ -212,6 +212,46 @@ def test_a_model_of_from_torch_with_complex_outputs_says_what_to_return() -> Non
     both = Of(lambda x: (torch.view_as_complex(x) * 2, x + 1))
     with pytest.raises(ModelError, match="module Of: an output is complex; let it"):
         tg.from_torch(both, randn(3, 2))
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (lambda x: x.softmax(3), IndexError), (lambda x: x.unsqueeze(5), IndexError),
+        (lambda x: x.view(5), RuntimeError), (lambda x: x @ x, RuntimeError),
+    ],
+    ids=["softmax", "unsqueeze", "view", "matmul"],
+)  # fmt: skip
+def test_errors_of_from_torch_are_of_the_kind_of_eager(function: Any, kind: Any) -> None:
+    with pytest.raises(kind):
+        function(randn(2, 3))
+    with pytest.raises(ModelError, match="module Of: ") as raised:
+        tg.from_torch(Of(function), randn(2, 3))
+    assert isinstance(raised.value, kind)
+
+
+@pytest.mark.parametrize("x", [randn(2, 3), randn(3, 2).t(), randn(2, 3)[0, 0]])
+def test_bf16_of_pytorch_is_bf16(x: Any) -> None:
+    x = x.bfloat16()
+    assert tg.Tensor(x).dtype.name == "bf16"
+    np.testing.assert_array_equal(tg.Tensor(x, dtype="f32").numpy(), x.float().numpy())
+    halved = tg.Tensor([0.5]) * x
+    np.testing.assert_array_equal(halved.numpy(), (torch.tensor([0.5]) * x).float().numpy())
+    model = tg.load(tg.from_torch(Of(lambda x: x + x), x), store=False)
+    want = (x + x).contiguous().view(torch.int16).numpy().view(np.uint16)
+    np.testing.assert_array_equal(model(x), want)
+
+
+def test_tensors_of_pytorch_that_can_not_be_lent_are_one_clear_line() -> None:
+    for wrong, said in (
+        (randn(3).requires_grad_(), "require"), (randn(3).bfloat16().requires_grad_(), "require"),
+        (randn(3).to(torch.float8_e4m3fn), "dtype"), (torch.empty(3, device="meta"), "meta"),
+    ):  # fmt: skip
+        with pytest.raises(DTypeError, match=f"tensor: a Tensor is not an array here: .*{said}"):
+            tg.Tensor(wrong)
+    model = tg.load(tg.from_torch(Of(torch.exp), randn(3)), store=False)
+    with pytest.raises(ShapeError, match=r"input .* is not an array"):
+        model(randn(3).requires_grad_())
 
 
 def test_positions_of_bags_are_not_negative() -> None:

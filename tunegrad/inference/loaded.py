@@ -45,7 +45,8 @@ class LoadedModel:
     """A model, or a function of tensors, ready to run: numpy in, numpy out.
 
     Threads may share it. As many calls run side by side as there are cores for the threads of each
-    (``threads=1``: one on each core); more take turns.
+    (``threads=1``: one on each core); more take turns. It is pickled as ``save`` writes it, and a
+    copy of it is the model itself: no call changes it.
 
     Made by ``load`` and ``compile``. Freed memory, code and all, when the last reference to it
     goes. ``planned`` makes the plan once more: with it, constants are kept as kernels read them,
@@ -294,6 +295,22 @@ class LoadedModel:
             kernels, constants, self._guards, self._validated, self._changed,
         )  # fmt: skip
         save_model(Path(path), saved, engine.device)
+
+    def __copy__(self) -> LoadedModel:
+        return self
+
+    def __deepcopy__(self, _: object) -> LoadedModel:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., LoadedModel], tuple[bytes]]:
+        from tempfile import TemporaryDirectory
+
+        from tunegrad.inference.loading import unpickled
+
+        with TemporaryDirectory() as folder:
+            path = Path(folder) / f"model{SUFFIX}"
+            self.save(path)
+            return unpickled, (path.read_bytes(),)
 
     def report(self) -> tuple[LookupRow, ...]:
         """A row per distinct kernel: hit, near or miss by which field, the actions, its uses."""

@@ -402,6 +402,16 @@ def _store_name(store: StorePath) -> str:
 # ---- a model of a file
 
 
+def unpickled(content: bytes) -> LoadedModel:
+    """A model from what its ``save`` wrote, as ``pickle`` carries it."""
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / f"model{SUFFIX}"
+        path.write_bytes(content)
+        return load(path)
+
+
 def _opened_model(
     path: Path,
     device: str,

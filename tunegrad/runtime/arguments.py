@@ -13,7 +13,7 @@ import numpy as np
 
 from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.ir.dtypes import DType
-from tunegrad.ir.interpret.numeric import to_compute, to_memory
+from tunegrad.ir.interpret.numeric import bits_of_bf16, to_compute, to_memory
 from tunegrad.lazy import dataclass
 
 if TYPE_CHECKING:
@@ -257,8 +257,13 @@ def _checked(
             )
         return taken
     try:
-        array = np.asarray(value)
-    except (TypeError, ValueError) as error:  # torch's, of a tensor on another device
+        bits = bits_of_bf16(value) if a.dtype.name == "bf16" else None
+        array = np.asarray(value) if bits is None else bits
+    except (
+        RuntimeError,
+        TypeError,
+        ValueError,
+    ) as error:  # PyTorch's, of one that it does not give
         raise ShapeError(f"{signature}: input {a.name!r} is not an array ({error})") from None
     if array.shape != a.shape:
         raise ShapeError(

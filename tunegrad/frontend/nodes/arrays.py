@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.ir.dtypes import BF16, BOOL, DTYPES, F32, I64, DType, dtype_of
-from tunegrad.ir.interpret.numeric import convert
+from tunegrad.ir.interpret.numeric import bits_of_bf16, convert
 
 DTypeLike = DType | str | np.dtype[np.generic] | type
 
@@ -49,8 +49,8 @@ def held(
     """A read-only, contiguous array that nothing else writes to, and its dtype.
 
     An array keeps its dtype; Python floats become f32, ints i64, bools bool. With ``dtype`` the
-    values are converted; ``uint16`` data with ``dtype="bf16"`` are bit patterns, and arrays of
-    ``ml_dtypes.bfloat16`` are bf16 as they are. Arrays of other libraries on the CPU come in by
+    values are converted; ``uint16`` data with ``dtype="bf16"`` are bit patterns, and bf16 of
+    PyTorch and of ``ml_dtypes`` is bf16 as it is. Arrays of other libraries on the CPU come in by
     DLPack. Copies unless the array is contiguous and read-only. With ``share`` it never copies: the
     array is a view of the memory of ``data``, which others may write to.
 
@@ -69,13 +69,15 @@ def held(
             return data.view(), known
     try:
         exported = not isinstance(data, np.ndarray | np.generic) and isinstance(data, _Exporter)
-        array = np.from_dlpack(data) if exported else np.asarray(data)  # type: ignore[arg-type]
+        if (bits := bits_of_bf16(data)) is not None:
+            dtype = BF16 if dtype is None else dtype_of(dtype)
+            array = bits if dtype == BF16 else bf16_values(bits)
+        else:
+            array = np.from_dlpack(data) if exported else np.asarray(data)  # type: ignore[arg-type]
     except ValueError as error:
         raise ShapeError(f"tensor: the nested lists are ragged ({error})") from None
-    if array.dtype.name == "bfloat16":
-        array, dtype = array.view(np.uint16), BF16 if dtype is None else dtype
-        if dtype_of(dtype) != BF16:
-            array = bf16_values(array)
+    except (BufferError, RuntimeError, TypeError) as error:  # PyTorch's, of one with gradients
+        raise DTypeError(f"tensor: a {type(data).__name__} is not an array here: {error}") from None
     if array.dtype.kind not in "biuf":
         raise DTypeError(f"tensor: data of type {array.dtype} are not numbers")
     kind = _natural(data, array) if dtype is None else dtype_of(dtype)

@@ -97,13 +97,23 @@ def divide(a: Operand, b: Operand) -> Node:
 
 
 def floor_divide(a: Operand, b: Operand) -> Node:
-    """Division rounded towards minus infinity, as Python's ``//``; integers by zero give 0."""
-    return _apply(Op.FLOORDIV, "floordiv", (a, b), _not_bool("floordiv", a, b))
+    """Division rounded towards minus infinity, as Python's and numpy's ``//``; integers by a tensor
+    that is zero give 0, and by the number 0 raise ShapeError.
+    """
+    return _apply(Op.FLOORDIV, "floordiv", (a, b), _divisible("floordiv", a, b))
 
 
 def remainder(a: Operand, b: Operand) -> Node:
-    """The rest with the divisor's sign, as Python's and numpy's ``%``; integers by zero give 0."""
-    return _apply(Op.MOD, "mod", (a, b), _not_bool("mod", a, b))
+    """The rest with the divisor's sign, as Python's and numpy's ``%``; by zero as ``//``."""
+    return _apply(Op.MOD, "mod", (a, b), _divisible("mod", a, b))
+
+
+def _divisible(op: str, a: Operand, b: Operand) -> DType:
+    """The dtype of a quotient. Raises ShapeError for integers by 0, as PyTorch a RuntimeError."""
+    kind = _not_bool(op, a, b)
+    if kind.is_int and not isinstance(b, Node) and b == 0:
+        raise ShapeError(f"{op}: {kind} divided by zero")
+    return kind
 
 
 def power(a: Operand, b: Operand) -> Node:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, Literal
 
 from tunegrad.errors import ModelError, TunegradError
@@ -68,7 +68,7 @@ def from_torch(
     try:
         model.build(graph.own)
     except TunegradError as error:
-        raise ModelError(f"module {name}: {error}") from error
+        raise _failure(error)(f"module {name}: {error}") from error
     return model
 
 
@@ -112,7 +112,19 @@ def _program(torch: Any, module: Any, name: str, examples: Any, named: Any) -> A
             return exported.run_decompositions(kept)
     except Exception as error:
         text = " ".join(str(error).split())
-        raise ModelError(f"module {name}: torch.export: {text[:_SHOWN]}") from error
+        raise _failure(error)(f"module {name}: torch.export: {text[:_SHOWN]}") from error
+
+
+def _failure(error: Exception) -> type[ModelError]:
+    """A ModelError that is also an error of the kind that PyTorch raises."""
+    kinds = (IndexError, RuntimeError, TypeError, ValueError)
+    found = next((k for k in kinds if isinstance(error, k)), None)
+    return ModelError if found is None else _as_both(found)
+
+
+@cache
+def _as_both(kind: type[Exception]) -> type[ModelError]:
+    return type("ModelError", (ModelError, kind), {})
 
 
 def _tensor(torch: Any, seen: set[int], value: Any) -> Any:

@@ -8,6 +8,7 @@ convert f16 and bf16.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from ..expr import Op
 __all__ = [
     "FOLDS",
     "Array",
+    "bits_of_bf16",
     "bytes_of",
     "compute",
     "convert",
@@ -75,6 +77,18 @@ def _high(x: Array) -> Array:
 def _dot2(a: Array, b: Array) -> Array:
     """In f64, where products are exact: callers round once."""
     return np.asarray(_low(a).astype(np.float64) * _low(b) + _high(a).astype(np.float64) * _high(b))
+
+
+def bits_of_bf16(value: Any) -> Array | None:
+    """The bit patterns of an array of bf16 of another library, as ``ml_dtypes`` and PyTorch have
+    them; None for anything else, and for a tensor that records gradients.
+    """
+    kind = getattr(value, "dtype", None)
+    if getattr(kind, "name", "") == "bfloat16":
+        return np.asarray(value).view(np.uint16)
+    if str(kind) == "torch.bfloat16" and not value.requires_grad:
+        return np.asarray(value.view(sys.modules["torch"].int16)).view(np.uint16)
+    return None
 
 
 def bytes_of(words: Array) -> Array:
