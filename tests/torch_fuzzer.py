@@ -897,6 +897,18 @@ def _eager(
 # ---- other answers of PyTorch
 
 
+_EXACT = frozenset(
+    ["_unsafe_index", "abs", "amax", "amin", "arange", "as_strided_copy", "cat", "clamp", "clamp_max",
+     "clamp_min", "clone", "constant_pad_nd", "copy", "cummax", "cummin", "embedding", "empty",
+     "eye", "flip", "full", "full_like", "gather", "index", "index_select", "masked_fill",
+     "masked_select", "max", "max_pool2d_with_indices", "max_pool3d_with_indices", "maximum",
+     "median", "min", "minimum", "neg", "new_full", "new_zeros", "ones", "ones_like", "relu",
+     "repeat", "roll", "scalar_tensor", "scatter", "select_scatter", "sign", "slice_scatter", "sort",
+     "stack", "take", "topk", "tril", "triu", "where", "zeros", "zeros_like"]
+)  # fmt: skip
+"""Operations of PyTorch that round nothing; a gradient asks which element is the greatest."""
+
+
 class Rounded(TorchDispatchMode):
     """Each result is off by up to eight units in the last place, as if rounded otherwise."""
 
@@ -908,11 +920,12 @@ class Rounded(TorchDispatchMode):
         unit = {torch.float32: 2.0**-20, torch.float64: 2.0**-49}.get(x.dtype)
         if unit is None:
             return x
-        return x.mul_(1 + unit * (2 * torch.rand(x.shape, generator=self.drawn) - 1))
+        return x.mul_(1 + unit * (2 * torch.rand(x.shape, generator=self.drawn, dtype=x.dtype) - 1))
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         found = func(*args, **(kwargs or {}))
-        if not any(r.alias_info for r in func._schema.returns):  # a view, or what was written to
+        exact = func._schema.name.removeprefix("aten::") in _EXACT
+        if not exact and not any(r.alias_info for r in func._schema.returns):  # or a view, a write
             for leaf in tree_leaves(found):
                 if isinstance(leaf, Tensor) and leaf.numel():
                     self.rounded(leaf)

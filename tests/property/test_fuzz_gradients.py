@@ -81,6 +81,19 @@ def test_quotients_of_integers_are_compared_as_far_as_f32_rounds() -> None:
     assert agrees(Program(inputs, steps, ("v3",))) == ""
 
 
+def test_what_moves_where_results_are_rounded_otherwise_is_no_fault() -> None:
+    """Which of two nearly equal numbers is the greatest is decided by a rounding."""
+    pytest.importorskip("torch")
+    x = np.array([1.25, 1.25 + 2**-51, 0.5])
+    step = Step("v1", "amax", "(v0 * 3.7).amax(0)")
+    program = Program({"v0": (x, "float64")}, (step,), ("v1",))
+    (right,) = gradient_fuzzer.ours(program)
+    other, wrong = right[[1, 0, 2]], right[[0, 2, 1]]
+    assert gradient_fuzzer.agrees(program, made=[right]) == ""
+    assert gradient_fuzzer.agrees(program, made=[other]) == ""
+    assert "is not PyTorch's" in gradient_fuzzer.agrees(program, made=[wrong])
+
+
 def test_wrong_rule_is_found_and_cut_down(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     steps = (
