@@ -1,6 +1,7 @@
 """Packages that import their modules when a name is asked for: both of their lists are the same.
 
-And dataclasses whose methods are made when they are called.
+And dataclasses whose methods are made when they are called, and operations whose family is imported
+when they are asked for.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, ClassVar
 import pytest
 
 from tunegrad import lazy
+from tunegrad.frontend.operation import Family, in_place
 
 PACKAGES = (
     "compiling",
@@ -197,3 +199,17 @@ def test_methods_of_a_dataclass_are_made_at_their_first_call() -> None:
     base(1)
     assert vars(base)["__init__"] is not init
     assert vars(base)["__repr__"] is shown
+
+
+def test_operations_are_in_their_class_once_asked_for_and_two_threads_may_ask_at_once() -> None:
+    family: Any = Family("tunegrad.frontend.ops.activation")
+
+    class Holder:
+        relu = rectified = family.relu
+        relu_ = in_place(relu)
+
+    asked = vars(Holder)["relu"]
+    assert Holder.relu is Holder.rectified is vars(Holder)["relu"] is not asked
+    assert asked.__get__(None, Holder) is Holder.relu
+    assert Holder.relu_.__name__ == "relu_"
+    assert vars(Holder)["relu_"] is Holder.relu_

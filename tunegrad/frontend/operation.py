@@ -137,26 +137,26 @@ def in_place(function: Callable[Concatenate[Handle, P], Handle]) -> Operation[P]
 
 
 class Deferred:
-    """An operation in a class body whose family is imported when one of that family's is asked
-    for; then each takes the place of its own in the class.
+    """An operation in a class body whose family is imported when it is asked for; then the
+    operation stands in the class in its place.
     """
 
-    __slots__ = ("family", "made_by", "name")
+    __slots__ = ("family", "made_by", "name", "places")
 
     def __init__(self, family: str, name: str, made_by: Callable[[Any], Any] | None = None) -> None:
         self.family, self.name, self.made_by = family, name, made_by
+        self.places: list[tuple[type, str]] = []
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.places.append((owner, name))
 
     def __get__(self, instance: object, owner: type) -> Any:
-        home: Any = import_module(self.family)
-        holder = next(c for c in owner.__mro__ if self in c.__dict__.values())
-        made: dict[Deferred, Any] = {}
-        for name, found in [*holder.__dict__.items()]:
-            if isinstance(found, Deferred) and found.family == self.family:
-                if found not in made:
-                    operation = getattr(home, found.name)
-                    made[found] = found.made_by(operation) if found.made_by else operation
-                setattr(holder, name, made[found])
-        return made[self].__get__(instance, owner)
+        operation = getattr(import_module(self.family), self.name)
+        if self.made_by is not None:
+            operation = self.made_by(operation)
+        for holder, name in self.places:
+            setattr(holder, name, operation)
+        return operation.__get__(instance, owner)
 
 
 class Family:
