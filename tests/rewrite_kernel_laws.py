@@ -412,8 +412,8 @@ def _convolution(rng: random.Random, x: Tensor, w: Tensor, padding: int) -> Tens
 
 
 def tiles_of_steps(rng: random.Random) -> None:
-    """The forward half of a training step takes Winograd's small tiles alone, whatever a store has
-    decided; constant weights and gradients take both.
+    """Convolutions of a training step take Winograd's small tiles alone, whatever a store has
+    decided; those of constant weights take both.
     """
     for _ in range(2):
         channels, outputs, padding = rng.choice((4, 8)), rng.choice((4, 20)), rng.randrange(2)
@@ -428,7 +428,7 @@ def tiles_of_steps(rng: random.Random) -> None:
         for y, large in (
             (_convolution(rng, x, w, padding), False),
             (_convolution(rng, x, fixed, padding), True),
-            (back, True),
+            (back, False),
         ):
             plan = schedule(fold_constants((y.permute(0, 2, 3, 1).node,)))
             (kernel,) = [k for k, _ in plan.kernels().values() if match_conv3x3(k) is not None]

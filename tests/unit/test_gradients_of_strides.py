@@ -12,6 +12,7 @@ import tunegrad as tg
 from tunegrad.compiling import build
 from tunegrad.devices import host_device
 from tunegrad.frontend import Tensor
+from tunegrad.frontend.gradients import cotangent
 from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.program import Compute, For, If, Instr, Program
@@ -130,3 +131,20 @@ def test_taps_that_meet_padding_alone_are_no_terms() -> None:
     x, w = Tensor.input("x", (4, 8, 1, 1)), Tensor.input("w", (16, 8, 3, 3))
     (launch,) = schedule((F.conv2d(x, w, padding=1).node,)).launches
     assert prod(a.extent for a in launch.kernel.reduces[0].axes) == 8
+
+
+@pytest.mark.parametrize(("stride", "padding"), [(1, 1), (1, 0), (2, 1)])
+def test_few_places_and_large_weights_are_a_product_of_matrices_first(
+    stride: int, padding: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(stride + padding)
+    x, w = rng.standard_normal((2, 3, 3, 4)), rng.standard_normal((96, 3, 3, 3))
+
+    def slope(w: tg.Tensor) -> tg.Tensor:
+        return tg.grad(lambda x: (F.conv2d(x, w, stride=stride, padding=padding) ** 2).sum())(x)
+
+    product = slope(tg.Tensor(w))
+    monkeypatch.setattr(cotangent, "_FEW", np.inf)
+    tap_by_tap = slope(tg.Tensor(w))
+    assert product.node is not tap_by_tap.node
+    np.testing.assert_allclose(product.numpy(), tap_by_tap.numpy(), rtol=1e-10)

@@ -51,6 +51,19 @@ def test_batch_norms_normalise_by_the_batch_and_count_running_statistics(name, s
     )
 
 
+def test_statistics_without_momentum_are_means_of_all_batches():
+    torch = pytest.importorskip("torch")
+    mine, theirs = nn.BatchNorm1d(3, momentum=None), torch.nn.BatchNorm1d(3, momentum=None)
+    mine.load_state_dict(theirs.state_dict())
+    mine.train()
+    for seed in range(3):
+        x = drawn((6, 3), seed)
+        theirs(torch.tensor(x))
+        mine(tg.Tensor(x))
+    for name, wanted in theirs.state_dict().items():
+        np.testing.assert_allclose(mine.state_dict()[name], wanted.numpy(), rtol=1e-5)
+
+
 @pytest.mark.parametrize(("name", "shape"), NORMS)
 def test_batch_norms_are_pytorchs_with_their_gradients(name, shape):
     torch = pytest.importorskip("torch")

@@ -378,6 +378,35 @@ def test_a_weight_of_two_names_is_one_and_what_is_not_read_stays(torch, accumula
     np.testing.assert_allclose(tg.load(step.model(), store=False)(x), wanted, atol=1e-4)
 
 
+class Detached(nn.Module):
+    """A layer, and a parameter that is read without its gradient."""
+
+    def __init__(self):
+        self.layer, self.shift = nn.Linear(6, 6), nn.Parameter(6)
+
+    def forward(self, x):
+        return self.layer(x) + self.shift.tensor.detach()
+
+
+def test_a_parameter_that_no_gradient_reaches_stays_as_in_pytorch():
+    step = made(Detached, optim.AdamW(0.05, weight_decay=0.5))
+    before = step.weights()
+    for x, y in batches(2):
+        step(x, y)
+    after = step.weights()
+    np.testing.assert_array_equal(after["shift"], before["shift"])
+    assert not np.array_equal(after["layer.bias"], before["layer.bias"])
+
+
+def test_a_loss_that_no_parameter_changes_is_refused():
+    x, y = next(batches(1))
+    step = tg.TrainStep(
+        Detached(), lambda out, y: out.argmax(1).float().mean(), optim.SGD(0.1), store=False
+    )
+    with pytest.raises(ModelError, match="no gradient of the loss reaches a parameter"):
+        step(x, y)
+
+
 def test_frozen_parameters_stay_as_they_are():
     model = net()
     model[0].requires_grad_(False)

@@ -38,6 +38,7 @@ from tunegrad.lazy import dataclass
 from .functional import cross_entropy, mse_loss
 from .functions import cat, where
 from .gradients import value_and_grad
+from .gradients.cotangent import is_full, narrow
 from .model import InputSpec, Model
 from .nn import Module, optim, stateful_call
 from .nodes import substitute
@@ -254,8 +255,12 @@ class Training:
         state = self._state(phase)
         with no_draws(name), _in_training(self.module), draws_from(state["draws"]) as draws:
             loss, after, gradients = self._differentiated(tuple(given.values()), state)
-            reached = {n.arg for n in graph.topological((loss.node,))}
-            gradients = {n: g for n, g in gradients.items() if f"model.{n}" in reached}
+            gradients = {n: g for n, g in gradients.items() if not is_full(narrow(g.node), 0)}
+            if not gradients:
+                raise ModelError(
+                    f"{name}: no gradient of the loss reaches a parameter: it is made of none, or "
+                    "through detach(), integers or truths"
+                )
             before, rows = state, _Rows()
             if phase == "last":
                 rows = _Rows.of(self.optimizer, gradients, state)

@@ -96,8 +96,8 @@ def load_weights(
 def check_weights(
     parameters: Sequence[ParameterSpec], weights: Weights, owner: str = "model"
 ) -> dict[str, Array]:
-    """Exactly the parameters, in their order and dtypes; ``num_batches_tracked`` counters are
-    ignored.
+    """Exactly the parameters, in their order and dtypes; ``num_batches_tracked`` counters that are
+    no parameters are ignored.
 
     Floats of another width are converted.
 
@@ -109,7 +109,7 @@ def check_weights(
     given = {
         name: _as_array(name, w)
         for name, w in weights.items()
-        if not name.endswith("num_batches_tracked")
+        if name in known or not name.endswith("num_batches_tracked")
     }
     wrong = [
         f"{p.name} is {_described(given[p.name])}, must be {p.dtype} {p.shape}"

@@ -203,14 +203,13 @@ def allowed(kernel: Kernel, numerics: Numerics, target: Target | None = None) ->
     be faster, and floats for bytes where it expects them to take over ``NEAR`` times as long: what
     is stored may be one of them, and what is measured need not.
 
-    Winograd's large tiles are not for weights that vary, but in gradients: what they round in the
-    forward half of a training step takes another side of a relu, and moves losses by two per cent
-    in three steps (NUMERICS.md).
+    Winograd's large tiles are not for weights that vary: what they round in a training step takes
+    another side of a relu, and moves losses by two per cent in three steps (NUMERICS.md).
     """
     if kernel.fixed:
         return (DIRECT,)
     found = tuple(v for v in variants_of(kernel) if numerics != "strict" or exact(v))
-    if _is_forward_of_a_step(kernel):
+    if _weights_vary(kernel):
         found = tuple(v for v in found if exact(v) or v.endswith(_AS_EXACT))
     if target is None:
         return found
@@ -250,11 +249,6 @@ def _weights_vary(kernel: Kernel) -> bool:
 
 _AS_EXACT = "winograd2"
 """The end of the names of tiles that round as little as a direct convolution."""
-
-
-def _is_forward_of_a_step(kernel: Kernel) -> bool:
-    conv = match_conv3x3(kernel)
-    return conv is not None and not conv.constant and not conv.backwards
 
 
 def _streamed_s(kernel: Kernel, variant: str, target: Target) -> float:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from tunegrad.errors import ShapeError
+from tunegrad.ir.dtypes import F32, I64
 
 from ..functional import batch_norm, embedding
 from ..ops.convolution import Extent, Sides, convolve, convolve_transposed, extents_of
@@ -224,7 +225,8 @@ class _Norm(Layer):
 
 class BatchNorm2d(_Norm):
     """Batch normalisation: by the running statistics, or in ``train()`` by the batch's own, of
-    which the running ones take ``momentum``. ``scale`` is where drawn weights lie around.
+    which the running ones take ``momentum``; with None they are means of all batches so far.
+    ``scale`` is where drawn weights lie around.
     """
 
     @spelled
@@ -241,6 +243,8 @@ class BatchNorm2d(_Norm):
         self.running_mean = Buffer(num_features, spread=0.1)
         self.running_var = Buffer(num_features, mean=1.0, spread=0.2, law="uniform")
         self.eps, self.momentum = eps, momentum
+        if momentum is None:
+            self.num_batches_tracked = Buffer(spread=0.0, dtype=I64)
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, ..) to the same."""
@@ -258,13 +262,14 @@ class BatchNorm2d(_Norm):
         count = math.prod(x.shape[a] for a in over)
         if count < 2:
             raise ShapeError(f"{name}: input {x.shape} has one value a channel; train() needs more")
-        if self.momentum is None:
-            raise ShapeError(f"{name}: momentum=None has no running statistics in train()")
+        part: float | Tensor | None = self.momentum
+        if part is None:
+            self.num_batches_tracked.update(self.num_batches_tracked.tensor + 1)
+            part = 1 / self.num_batches_tracked.tensor.cast(F32)
         wide = x._wide()
         mean = wide.mean(over, True)
         centred = wide - mean
         var = (centred * centred).mean(over, True)
-        part = self.momentum
         for place, new in (
             (self.running_mean, mean * part),
             (self.running_var, var * (part * count / (count - 1))),

@@ -116,11 +116,6 @@ class Conv3x3:
     constant: bool
 
     @property
-    def backwards(self) -> bool:
-        """True if weights are read from their last row or column on, as a gradient reads them."""
-        return any(i.coefficient(a) == -1 for i in self.w.index for a in self.window)
-
-    @property
     def x_params(self) -> tuple[str, ...]:
         """Parameters that it reads images of, each once."""
         return tuple(dict.fromkeys(i.load.param for i in self.images))
