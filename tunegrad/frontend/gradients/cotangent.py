@@ -211,7 +211,7 @@ class Cotangent:
         """
         rank = len(self.shape)
         taps = [f for f in self.factors if f.shape[last] != 1]
-        order = sorted(range(rank), key=lambda d: (any(f.shape[d] != 1 for f in taps), d))
+        order = (*sorted(range(rank), key=lambda d: any(f.shape[d] != 1 for f in taps)),)
         stored = graph.contiguous(graph.permute(self.node(), order))
         return Cotangent(self.shape, (graph.permute(stored, inverse(order)),))
 
