@@ -139,7 +139,9 @@ class _Order:
         """True if ``d`` has become a part of the group at a place."""
         group = self.groups[place]
         parts = [*group.parts, d]
-        if not self._all_needed(parts):
+        if (group.is_read and not self._are_before(place, d.reads.values())) or (
+            not self._all_needed(parts)
+        ):
             return False
         count = operation_count(d)
         if group.refused is not None and count >= group.refused:
@@ -154,7 +156,7 @@ class _Order:
         reads = {*d.reads.values(), *draft.reads.values()}
         if any(n in self.cut.drafts and n not in self.place for n in reads):
             return False
-        before = all(self.place.get(n, -1) <= place for n in reads)
+        before = self._are_before(place, reads)
         if not before and group.is_read:
             return False
         if before:
@@ -164,6 +166,10 @@ class _Order:
             group.parts = []
             self._begin(parts, draft)
         return True
+
+    def _are_before(self, place: int, reads: Iterable[Node]) -> bool:
+        """True if groups up to a place write all of these."""
+        return all(self.place.get(n, -1) <= place for n in reads)
 
     def _all_needed(self, parts: list[Draft]) -> bool:
         own = {p.node for p in parts}
