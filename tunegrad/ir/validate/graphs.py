@@ -7,7 +7,7 @@ Element positions are one integer array for each dimension, all of one number of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any, cast
@@ -88,14 +88,20 @@ def _line(extent: int, count: int, known: tuple[int, ...], seed: int, some: Arra
 MOST_TERMS = 1 << 18
 """Elements of one array, at most."""
 
-_MOST_PARTS = 1 << 8
-"""Arrays of one reduction, at most: 2^26 terms take about a second, once for a plan."""
+_MOST_PARTS, _PATIENT = 1 << 8, 1 << 5
+"""Arrays of one reduction, at most: 2^26 terms take about a second, once for a plan. So many times
+as many where terms can not be drawn.
+"""
 
 At = tuple[Array, ...]
 
 
 class Unvalidated(Exception):
     """A launch that can not be validated; the text says what stands in the way."""
+
+
+class TooLongError(Unvalidated):
+    """Reductions of too many terms to be worked out."""
 
 
 def flat_position(at: At, shape: tuple[int, ...]) -> Array:
@@ -226,9 +232,7 @@ class GraphValues:
         def terms(lines: tuple[Array, ...], extents: tuple[int, ...]) -> Number:
             inner = [deep(i, within) for i in at]
             for place, d in enumerate(wide):
-                shape = [1] * within
-                shape[depth + place] = -1
-                inner[d] = lines[place].reshape(shape)
+                inner[d] = along(lines[place], depth + place, within)
             kept = None if extents == every else dict(self._known)
             x = self.at(src, tuple(map(self._one, inner)), within)
             self._known = self._known if kept is None else kept  # no part is asked for again
@@ -263,6 +267,26 @@ class GraphValues:
         return self.numbers.where(inside, x, zero(src.dtype), src.dtype.compute, depth)
 
 
+def along(line: Array, axis: int, depth: int) -> Array:
+    """Positions of one axis in so many dimensions; as they are, where they have them."""
+    if line.ndim > 1 or depth == 1:
+        return line
+    return line.reshape((1,) * axis + (-1,) + (1,) * (depth - axis - 1))
+
+
+def drawn_terms(sums: Sequence[tuple[int, ...]], known: tuple[int, ...]) -> dict[int, Array]:
+    """For reductions of these extents, positions of terms by the number of those: the ends of each
+    axis, and others that are drawn.
+    """
+    found: dict[int, Array] = {}
+    each = 1 << 12 if len({*map(prod, sums)}) == 1 else 1 << 6
+    for extents in sums:
+        count = prod(extents)
+        at = flat_position(sampled(extents, each, known, count), extents)
+        found[count] = np.union1d(found.get(count, at), at)
+    return found
+
+
 def folded(
     numbers: Numbers,
     op: Op,
@@ -271,23 +295,33 @@ def folded(
     outer: int,
     terms: Callable[[tuple[Array, ...], tuple[int, ...]], Number],
     depth: int,
+    order: Sequence[int] | None = None,
 ) -> Number:
-    """A reduction over axes of these extents, in parts of no more than ``MOST_TERMS`` elements.
+    """A reduction over axes of these extents, in parts of no more than ``MOST_TERMS`` elements; or
+    of the terms that count alone, whose positions are of the axes in an ``order``.
 
-    ``terms`` folds positions of each axis; ``outer``: elements of an array without these axes.
-    Raises Unvalidated for more than ``_MOST_PARTS`` parts.
+    ``terms`` folds positions of each axis, or of all together; ``outer``: elements of an array
+    without these axes. Raises TooLongError for more than ``_MOST_PARTS`` parts.
     """
-    lines = tuple(np.arange(e, dtype=np.int64) for e in extents)
     size = outer * prod(extents)
+    some = numbers.terms.get(prod(extents))
+    if some is not None:
+        order = order or range(len(extents))
+        at = np.unravel_index(some, [extents[d] for d in order])
+        within, one = depth + len(extents), (1,) * (len(extents) - 1)
+        each = {d: i.reshape((1,) * (within - 1) + (-1,)) for d, i in zip(order, at, strict=True)}
+        return terms(tuple(each[d] for d in range(len(extents))), (*one, len(some)))
     if size <= MOST_TERMS:
-        return terms(lines, extents)
+        return terms(tuple(np.arange(e, dtype=np.int64) for e in extents), extents)
     long = max(range(len(extents)), key=extents.__getitem__)
     each = max(1, MOST_TERMS * extents[long] // size)
-    if size > MOST_TERMS * _MOST_PARTS or extents[long] > each * 2 * _MOST_PARTS:
-        raise Unvalidated(f"{size} terms of reductions in one another")
+    parts = _MOST_PARTS * (_PATIENT if numbers.patient else 1)
+    if size > MOST_TERMS * parts or extents[long] > each * 2 * parts:
+        raise TooLongError(f"{size} terms of reductions in one another")
+    lines = [np.arange(e if d != long else 0, dtype=np.int64) for d, e in enumerate(extents)]
     total: Number | None = None
     for first in range(0, extents[long], each):
-        line = lines[long][first : first + each]
+        line = np.arange(first, min(first + each, extents[long]), dtype=np.int64)
         part = terms(
             (*lines[:long], line, *lines[long + 1 :]),
             (*extents[:long], len(line), *extents[long + 1 :]),

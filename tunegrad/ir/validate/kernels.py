@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from itertools import repeat
+from itertools import islice, permutations, repeat
 from math import prod
 from typing import Any, cast
 
@@ -23,7 +23,7 @@ from ..index import Atom, Element, FloorDiv, Index, Valid, Var, clamped
 from ..interpret.numeric import Array
 from ..kernel import Kernel, Param, Reduce, Store
 from ..layout import Layout
-from .graphs import Unvalidated, folded, position_value
+from .graphs import Unvalidated, along, folded, position_value
 from .numbers import Number, Numbers, deep, zero
 
 Env = Mapping[str, Array]
@@ -237,14 +237,13 @@ class KernelValues:
         def terms(lines: tuple[Array, ...], extents: tuple[int, ...]) -> Number:
             inner = dict(outer)
             for place, a in enumerate(r.folds):
-                shape = [1] * within
-                shape[depth + place] = -1
-                inner[a.name] = lines[place].reshape(shape)
+                inner[a.name] = along(lines[place], depth + place, within)
             x = self.value(r.expr, _Scope(inner, within, self.shared, {}, {}))
             return self.numbers.fold(r.op, x, r.dtype, extents, depth)
 
         extents = tuple(a.extent for a in r.folds)
-        return folded(self.numbers, r.op, r.dtype, extents, size, terms, depth)
+        order = next(islice(permutations(range(len(extents))), self.numbers.turn, None), None)
+        return folded(self.numbers, r.op, r.dtype, extents, size, terms, depth, order)
 
 
 def memory_of(at: Sequence[Array], layout: Layout, depth: int) -> Array:

@@ -25,7 +25,7 @@ clamp hides no sample's value from all others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
 from math import isfinite, isnan
 from typing import Any
@@ -348,6 +348,12 @@ class Numbers:
         self.scale, self.exactly, self.rounds, self.narrow = scale, exactly, rounds, narrow
         self.on_purpose, self.spoiled, self.rarely = on_purpose, spoiled, min(rarely, _RAREST)
         self.plain = not exactly and narrow is None and spoiled is None
+        self.terms: Mapping[int, Array] = {}
+        """By how many terms a reduction has, the row-major positions of those that count."""
+        self.turn = 0
+        """Of the orders of a kernel's axes, the one in which such positions are counted."""
+        self.patient = False
+        """True if reductions are worked out that take a minute."""
         self._leaves: dict[tuple[int, DType], tuple[Array, Array]] = {}
         self._kept: dict[tuple[object, ...], tuple[Array, Sequence[Array]]] = {}
         self._masks: dict[tuple[object, ...], Array] = {}
@@ -385,7 +391,7 @@ class Numbers:
         """Those of some of the samples; these same numbers where it is all, in order."""
         if len(chosen) == len(self.scale) and (chosen == np.arange(len(chosen))).all():
             return self
-        return Numbers(
+        found = Numbers(
             self.scale[chosen],
             exactly=self.exactly,
             rounds=self.rounds,
@@ -394,6 +400,8 @@ class Numbers:
             spoiled=None if self.spoiled is None else self.spoiled[chosen],
             rarely=self.rarely,
         )
+        found.terms, found.turn, found.patient = self.terms, self.turn, self.patient
+        return found
 
     def leaf(self, seed: int, at: Array, dtype: DType) -> Array:
         """Values of a tensor at elements ``at``, as ``leaf``; of spoiled samples, some NaN."""

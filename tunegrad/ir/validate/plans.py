@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field
 from functools import cache, partial
-from math import floor, prod
+from math import factorial, floor, prod
 from typing import Any, cast
 
 import numpy as np
@@ -32,8 +33,10 @@ from .graphs import (
     SAMPLED_TERMS,
     At,
     GraphValues,
+    TooLongError,
     Unvalidated,
     borders,
+    drawn_terms,
     flat_position,
     is_leaf,
     sampled,
@@ -255,7 +258,10 @@ def _compare(group: Group, cone: list[Node], terms: int, *, exactly: bool = Fals
             count + spoiled, seed, exactly=exactly, spoiled=spoiled, rarely=rarely
         )
         twice = tuple(np.concatenate((i, i[count - spoiled :])) for i in at) if spoiled else at
-        _Comparison(group, twice, numbers).by_element()
+        try:
+            _Comparison(group, twice, numbers).by_element()
+        except TooLongError:
+            _compare_terms(group, cone, twice, numbers)
         return
     # a sum of bytes on floats is compared without roundings: each side has others
     drawn = partial(Numbers.drawn, seed=seed, exactly=exactly, on_purpose=group.on_floats)
@@ -265,9 +271,32 @@ def _compare(group: Group, cone: list[Node], terms: int, *, exactly: bool = Fals
     whole.written()
     at = sampled(tuple(a.extent for a in k.axes), min(samples, _POINTS), (), seed)
     numbers = drawn(len(at[0]) if at else 1)
+    numbers.patient = True
     work = _Comparison(group, (), numbers)
     work.strides = whole.strides
     work.by_point({a.name: i for a, i in zip(k.axes, at, strict=True)})
+
+
+def _compare_terms(group: Group, cone: list[Node], at: At, numbers: Numbers) -> None:
+    """Compare long reductions by some of their terms.
+
+    One kernel folds as many as the graph, in its order or in another one of axes: each is there
+    once, and those at ends and drawn ones are equal. Otherwise all are worked out.
+    """
+    axes = [tuple(a.extent for a in r.folds) for r in group.launch.kernel.reduces]
+    sums = [
+        tuple(n.srcs[0].shape[d] for d in cast(Any, n.arg)[1])
+        for n in cone
+        if n.op is GraphOp.REDUCE and (n is group.node or n not in group.held)
+    ]
+    numbers.terms = drawn_terms([x for x in (*sums, *axes) if prod(x) > 1], borders(cone))
+    for turn in range(factorial(max(map(len, axes), default=0))):
+        numbers.turn = turn
+        with suppress(WrongPlan):
+            _Comparison(group, at, numbers).by_element()
+            return
+    numbers.terms, numbers.patient = {}, True
+    _Comparison(group, at, numbers).by_element()
 
 
 class _Comparison:
