@@ -21,8 +21,8 @@ from tunegrad.ir.graph import const
 from tunegrad.ir.index import ALWAYS, Range, Valid
 from tunegrad.ir.kernel import Axis, Kernel, Reduce, Stage, Store
 from tunegrad.ir.layout import Layout
+from tunegrad.ir.validate import graphs, validated, validation
 from tunegrad.ir.validate import rewrites as known
-from tunegrad.ir.validate import validated, validation
 from tunegrad.ir.variants import rewrite, variants_of
 
 
@@ -438,3 +438,40 @@ def test_a_term_of_more_than_two_to_the_24_is_missed(
 
     with pytest.raises(WrongPlan):
         validation(_loads(plan, less))
+
+
+LONG = {
+    "sum": lambda n: _x(n).sum(),
+    "product": lambda n: _x(3, n) @ _x(n, 2, name="w"),
+    "convolution": lambda n: _x(1, n >> 4, 4, 4).conv2d(_x(3, n >> 4, 4, 4, name="w")),
+    "channels last": lambda n: (
+        _x(1, 4, 4, n >> 4).permute(0, 3, 1, 2).conv2d(_x(3, n >> 4, 4, 4, name="w"))
+    ),
+    "greatest": lambda n: _x(2, n).max(1),
+    "moved": lambda n: (_x(4, n >> 4, 4) * 2.0).permute(1, 2, 0).sum(),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_sum_of_any_size_is_validated_by_some_of_its_terms(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of 2^32 terms, or 2^28 where each is looked at; a lost end or a place that is off shows."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert not validation(_plan(LONG[name](1 << 32))).left_out
+    monkeypatch.setattr(graphs, "_MOST_PARTS", 1)
+    plan = _plan(LONG[name](1 << 19))
+
+    def less(x: Load) -> Load:
+        last = next(i for i in x.index if i.terms)
+        return replace(x, valid=Valid((Range(last, 0, last.hi),)))
+
+    def off(x: Load) -> Load:
+        at = next(d for d, i in enumerate(x.index) if i.hi > 1)
+        moved = x.index[at] - 1
+        index = (*x.index[:at], moved, *x.index[at + 1 :])
+        return replace(x, index=index, valid=Valid((Range(moved, 0, moved.hi + 2),)))
+
+    for change in (less, off) if name != "greatest" else ():  # the last is seldom that
+        with pytest.raises(WrongPlan):
+            validation(_loads(plan, change))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 from functools import lru_cache
+from itertools import permutations
 from math import prod
 from typing import Any, cast
 from typing import cast as typed
@@ -238,7 +239,7 @@ class GraphValues:
             self._known = self._known if kept is None else kept  # no part is asked for again
             return self.numbers.fold(op, x, acc, extents, depth)
 
-        return folded(self.numbers, op, acc, every, outer, terms, depth)
+        return folded(self.numbers, op, acc, every, outer, terms, depth, self.numbers.turn[0])
 
     def _gathered(self, n: Node, at: At, depth: int) -> Number:
         x, index = n.srcs
@@ -295,10 +296,10 @@ def folded(
     outer: int,
     terms: Callable[[tuple[Array, ...], tuple[int, ...]], Number],
     depth: int,
-    order: Sequence[int] | None = None,
+    turn: int,
 ) -> Number:
     """A reduction over axes of these extents, in parts of no more than ``MOST_TERMS`` elements; or
-    of the terms that count alone, whose positions are of the axes in an ``order``.
+    of the terms that count alone, whose positions are of the axes in the order of a ``turn``.
 
     ``terms`` folds positions of each axis, or of all together; ``outer``: elements of an array
     without these axes. Raises TooLongError for more than ``_MOST_PARTS`` parts.
@@ -306,11 +307,14 @@ def folded(
     size = outer * prod(extents)
     some = numbers.terms.get(prod(extents))
     if some is not None:
-        order = order or range(len(extents))
+        orders = [*permutations(range(len(extents)))]
+        order = orders[turn % len(orders)]
         at = np.unravel_index(some, [extents[d] for d in order])
         within, one = depth + len(extents), (1,) * (len(extents) - 1)
-        each = {d: i.reshape((1,) * (within - 1) + (-1,)) for d, i in zip(order, at, strict=True)}
-        return terms(tuple(each[d] for d in range(len(extents))), (*one, len(some)))
+        lined = (at[order.index(d)] for d in range(len(extents)))
+        return terms(
+            tuple(i.reshape((1,) * (within - 1) + (-1,)) for i in lined), (*one, len(some))
+        )
     if size <= MOST_TERMS:
         return terms(tuple(np.arange(e, dtype=np.int64) for e in extents), extents)
     long = max(range(len(extents)), key=extents.__getitem__)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from itertools import islice, permutations, repeat
+from itertools import repeat
 from math import prod
 from typing import Any, cast
 
@@ -242,8 +242,8 @@ class KernelValues:
             return self.numbers.fold(r.op, x, r.dtype, extents, depth)
 
         extents = tuple(a.extent for a in r.folds)
-        order = next(islice(permutations(range(len(extents))), self.numbers.turn, None), None)
-        return folded(self.numbers, r.op, r.dtype, extents, size, terms, depth, order)
+        turn = self.numbers.turn[1]
+        return folded(self.numbers, r.op, r.dtype, extents, size, terms, depth, turn)
 
 
 def memory_of(at: Sequence[Array], layout: Layout, depth: int) -> Array:

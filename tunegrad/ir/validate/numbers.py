@@ -350,8 +350,8 @@ class Numbers:
         self.plain = not exactly and narrow is None and spoiled is None
         self.terms: Mapping[int, Array] = {}
         """By how many terms a reduction has, the row-major positions of those that count."""
-        self.turn = 0
-        """Of the orders of a kernel's axes, the one in which such positions are counted."""
+        self.turn = 0, 0
+        """Of the orders of the graph's and a kernel's axes, those in which these are counted."""
         self.patient = False
         """True if reductions are worked out that take a minute."""
         self._leaves: dict[tuple[int, DType], tuple[Array, Array]] = {}

@@ -290,7 +290,12 @@ def _compare_terms(group: Group, cone: list[Node], at: At, numbers: Numbers) -> 
         if n.op is GraphOp.REDUCE and (n is group.node or n not in group.held)
     ]
     numbers.terms = drawn_terms([x for x in (*sums, *axes) if prod(x) > 1], borders(cone))
-    for turn in range(factorial(max(map(len, axes), default=0))):
+    most = [factorial(max(map(len, x), default=0)) for x in (sums, axes)]
+    for turn in (
+        (0, 0),
+        *((n, 0) for n in range(1, most[0])),
+        *((0, n) for n in range(1, most[1])),
+    ):
         numbers.turn = turn
         with suppress(WrongPlan):
             _Comparison(group, at, numbers).by_element()

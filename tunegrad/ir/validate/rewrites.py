@@ -381,6 +381,7 @@ class _Pair:
             spoiled=spoiled,
             rarely=1 << (2 * terms * len(reads)).bit_length() >> 1,
         )
+        self.numbers.patient = True
         self.places: dict[Node, int] = {}
         self.bits: dict[Node, int] = {}  # of ``ends``, by what is of bytes
         self.values = GraphValues(self.numbers, self._held)
