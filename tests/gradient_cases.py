@@ -152,6 +152,11 @@ _OTHERS: list[tuple[str, Shapes]] = [
     ("T.div(a, b.abs() + 1)", TWO), ("T.pow(a.abs() + 0.1, 2.5)", ONE), ("a.positive()", ONE),
     ("a.scatter_reduce(1, i[:4].reshape(2, 2) % 3, b, 'amax')", ((2, 3), (2, 2))),
     ("a.scatter_reduce(1, i[:4].reshape(2, 2) % 3, b, 'prod')", ((2, 3), (2, 2))),
+    ("a.scatter_reduce(1, i[:4].reshape(2, 2) % 3, b, 'mean')", ((2, 3), (2, 2))),
+    (
+        "a.scatter_reduce(1, i[:4].reshape(2, 2) % 3, b, 'amax', include_self=False)",
+        ((2, 3), (2, 2)),
+    ),
     ("F.conv_transpose3d(a, b, None, 2)", ((1, 2, 2, 2, 2), (2, 1, 2, 2, 2))),
     ("F.adaptive_avg_pool1d(a, 3)", ((1, 2, 7),)), ("F.avg_pool1d(a, 3, 2)", ((1, 2, 7),)),
     ("F.max_pool3d(a, 2, 1)", ((1, 1, 3, 3, 3),)), ("F.avg_pool3d(a, 2, 1)", ((1, 1, 3, 3, 3),)),

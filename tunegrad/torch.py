@@ -157,21 +157,26 @@ def _frozen(graph_module: Any, examples: Sequence[Any]) -> list[int]:
     """Make parameters and buffers of modules attributes of the graph, for good: dynamo looks them
     up for no call then. The places of the inputs that are left.
 
-    A guard of dynamo's sees to it that these modules, and no others of their class, are called.
+    Guards of dynamo's see to it that these modules, and no others of their class, are called, in
+    place of guards of their tensors.
     """
     from torch._dynamo.guards import GuardBuilder, install_guard
+    from torch._guards import TracingContext
 
     graph, left, parameter = graph_module.graph, list[int](), load_torch().nn.Parameter
+    taken = set[Any]()
     sources = attrgetter("_param_name_to_source")(graph_module)
     for i, (node, example) in enumerate(
         zip(graph.find_nodes(op="placeholder"), examples, strict=True)
     ):
         source = getattr(node.meta.get("grapharg"), "source", None)
-        module = _module_of(source)
-        if module is None or not _is_static(example):
+        modules = _modules_of(source)
+        if not modules or not _is_static(example):
             left.append(i)
             continue
-        install_guard(module.make_guard(GuardBuilder.ID_MATCH))
+        for module in (modules[0], modules[-1]):
+            install_guard(module.make_guard(GuardBuilder.ID_MATCH))
+        taken.add(source)
         is_weight = isinstance(example, parameter)
         (graph_module.register_parameter if is_weight else graph_module.register_buffer)(
             node.name, example
@@ -182,19 +187,22 @@ def _frozen(graph_module: Any, examples: Sequence[Any]) -> list[int]:
         held.meta = {k: v for k, v in node.meta.items() if k != "grapharg"}
         node.replace_all_uses_with(held)
         graph.erase_node(node)
+    if taken:
+        guards = attrgetter("guards_context.dynamo_guards")(TracingContext.get())
+        guards.inner = type(guards.inner)(g for g in guards if g.originating_source not in taken)
     graph_module.recompile()
     return left
 
 
-def _module_of(source: Any) -> Any:
-    """The place of the outermost module that a tensor belongs to; None for another tensor."""
+def _modules_of(source: Any) -> list[Any]:
+    """The places of the modules that a tensor belongs to, its own first; none for another one."""
     from torch._dynamo.source import ChainedSource, UnspecializedNNModuleSource
 
-    found = None
+    found = []
     while isinstance(source, ChainedSource):
         source, inner = source.base, source
         if isinstance(inner, UnspecializedNNModuleSource):
-            found = source
+            found.append(source)
     return found
 
 

@@ -155,6 +155,27 @@ def test_frozen_weights_are_looked_up_for_no_call(loads: list[Any]) -> None:
     assert [i.shape for i in model.inputs] == [(5, 4)]
 
 
+def test_dynamo_guards_no_frozen_weight_and_still_sees_layers_and_modes() -> None:
+    module, x, guarded = mlp(), torch.randn(5, 4), list[str]()
+
+    def keep(entries: Any) -> list[bool]:
+        guarded.extend(str(e.name) for e in entries if e.guard_type == "TENSOR_MATCH")
+        return [True for _ in entries]
+
+    options = {**QUIET, "freezing": True, "guard_filter_fn": keep}
+    f = torch.compile(module, backend="tunegrad", options=options)
+    with torch.no_grad():
+        close(f(x), module(x))
+        assert len(guarded) == 1  # the input
+        for width in (3, 2):
+            module[3] = nn.Linear(8, width)
+            close(f(x), module(x))
+        module.train()
+        torch.manual_seed(0)
+        found = f(x)
+        assert not torch.allclose(found, module.eval()(x))
+
+
 def test_frozen_modules_of_one_class_keep_their_own_weights() -> None:
     options = {**QUIET, "freezing": True, **UNGUARDED}
     blocks, x = (
@@ -566,10 +587,9 @@ def test_what_is_not_there_runs_in_pytorch_with_one_warning(
 
 def test_arguments_that_are_not_there_run_in_pytorch(caplog: pytest.LogCaptureFixture) -> None:
     def function(x: Any) -> Any:
-        index = torch.zeros(3, 4, dtype=torch.int64)
-        return x.scatter_reduce(0, index, x, "amax", include_self=False)
+        return torch.nn.functional.interpolate(x, size=5, mode="bilinear")
 
-    x = torch.randn(3, 4)
+    x = torch.randint(0, 255, (1, 2, 4, 4), dtype=torch.uint8)
     f = compiled(function)
     with caplog.at_level(logging.WARNING, logger="tunegrad.torch"), torch.no_grad():
         close(f(x), function(x))

@@ -124,6 +124,14 @@ def test_gather_and_scatter_equal_torch():
         "scatter": lambda T, F, x, i, s: (x.scatter(1, i[:, :1], s[:, :1]), x.scatter(1, i[:, :1], 2.0)),
         "scatter_add": lambda T, F, x, i, s: (T.scatter_add(x, 1, i, s),),
         "scatter_reduce": lambda T, F, x, i, s: (T.scatter_reduce(x, 1, i, s, "amax"), x.scatter_reduce(1, i, s, reduce="prod")),
+        **{
+            f"scatter_reduce {reduce} {own}": lambda T, F, x, i, s, reduce=reduce, own=own: (
+                x.scatter_reduce(1, i, s, reduce, include_self=own),
+                T.scatter_reduce(i, 1, i[:, :2] % 3, i[:, :2] * 7 - 8, reduce, include_self=own),
+            )
+            for reduce in ("sum", "prod", "amax", "amin", "mean")
+            for own in (False, True)
+        },
     }  # fmt: skip
     check(on(cases, [X, i, numbers(2, 3, 4, seed=3)]), torch)
 

@@ -146,6 +146,11 @@ CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "isin": (Of(lambda a, b: torch.isin(a, b, invert=True)), (IDS, OFFSETS)),
     "median": (Of(lambda x: (x.median(), x.median(1), x.kthvalue(2, 1))), (randn(3, 5),)),
     "masked_scatter": (Of(lambda x, m, s: x.masked_scatter(m, s)), (randn(2, 5, 3), HIDDEN.unsqueeze(-1), randn(8, 3))),
+    "addbmm": (Of(lambda x, a: torch.addbmm(x, a, a.mT, beta=0.5, alpha=2)), (randn(3, 3), randn(4, 3, 2))),
+    "corners": (Of(lambda x: (x[torch.tril_indices(3, 4, 1).unbind()], torch.triu_indices(3, 4, -1))), (randn(3, 4),)),
+    "means of what is written": (
+        Of(lambda x, i, s: x.scatter_reduce(0, i, s, "mean", include_self=False)), (randn(3, 4), IDS.reshape(2, 4) % 3, randn(2, 4))
+    ),
     "weight_norm": (nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)), (randn(2, 4),)),
     "rotary positions as complex numbers": (Of(_rope), (randn(2, 5, 16),)),
     "rotary positions from a complex buffer": (Turned(), (randn(2, 5, 16),)),

@@ -9,6 +9,7 @@ its kin give a new tensor; ``x[key] = value`` writes to ``x``.
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -21,6 +22,7 @@ from tunegrad.ir.graph import ConstData, GraphOp, Node
 
 from ..aliasing import same_place, write
 from ..handle import Handle, TensorLike, apply, joined, lift
+from ..handle import where as choose
 from ..nodes import indexing
 from ..nodes.elementwise import Scalar, broadcast, broadcast_shapes, constant, where
 from ..nodes.movement import axis_of, integer
@@ -357,18 +359,31 @@ def scatter_add(input: Handle, dim: int, index: TensorLike, src: TensorLike) -> 
 @operation
 def scatter_reduce(
     input: Handle, dim: int, index: TensorLike, src: TensorLike,
-    reduce: Literal["sum", "prod", "amax", "amin"], *, include_self: bool = True,
+    reduce: Literal["sum", "prod", "amax", "amin", "mean"], *, include_self: bool = True,
 ) -> Handle:  # fmt: skip
-    """Fold input with all elements of ``src`` that are written to the same place.
+    """Fold input with all elements of ``src`` that are written to the same place; without
+    ``include_self`` these alone, where there are any.
 
-    Raises ShapeError for a fold that is not there, or without input.
+    Raises ShapeError for a fold that is not there.
     """
-    if reduce not in _FOLDS or not include_self:
-        raise ShapeError(
-            f"scatter_reduce: reduce={reduce!r} with include_self={include_self} is not supported; "
-            "valid: 'sum', 'prod', 'amax', 'amin' with include_self"
-        )
-    return _scattered(input, "scatter_reduce", dim, index, src, _FOLDS[reduce])
+    mode = "add" if reduce == "mean" else _FOLDS.get(reduce)
+    if mode is None:
+        valid = "'sum', 'prod', 'amax', 'amin', 'mean'"
+        raise ShapeError(f"scatter_reduce: reduce={reduce!r} is not supported; valid: {valid}")
+    fold = partial(_scattered, op="scatter_reduce", dim=dim, index=index)
+    if include_self and reduce != "mean":
+        return fold(input, src=src, mode=mode)
+    count = fold(Handle.of(constant(0, input.shape, I64)), src=1, mode="add")
+    start, kind = input, input.dtype
+    if not include_self:
+        ends = (-math.inf, math.inf) if kind.is_float else (kind.least, kind.greatest)
+        first = {"add": 0, "mul": 1, "max": ends[0], "min": ends[1]}[mode]
+        start = choose(count > 0, first, input)
+    found = fold(start, src=src, mode=mode)
+    if reduce != "mean":
+        return found
+    count = count + 1 if include_self else choose(count > 0, count, 1)
+    return (found // count if kind.is_int else found / count).cast(kind)
 
 
 def _scattered(

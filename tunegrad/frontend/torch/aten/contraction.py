@@ -34,6 +34,11 @@ def _addmm(x: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any =
     return product + (x if beta == 1 else x * beta)
 
 
+def _addbmm(x: Tensor, batch1: Tensor, batch2: Tensor, **factors: Any) -> Tensor:
+    matrices, b = batch1.permute(1, 0, 2), batch2
+    return _addmm(x, matrices.reshape(matrices.shape[0], -1), b.reshape(-1, b.shape[-1]), **factors)
+
+
 def _attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
@@ -124,6 +129,7 @@ CONTRACTION: dict[str, Operator] = {
         Tensor.outer,
     ),
     **entries(_addmm, "addmm.default", "baddbmm.default", "addmv.default"),
+    **entries(_addbmm, "addbmm.default"),
     **entries(einsum, "einsum.default"),
     **entries(_convolution, "convolution.default"),
     **overloads("default padding", Tensor.conv1d, Tensor.conv2d, Tensor.conv3d),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import operator
+from functools import partial
 from typing import Any
 
-from tunegrad.ir.dtypes import F32, DType
+from tunegrad.ir.dtypes import F32, I64, DType
 
 from ...creation import (
     arange,
@@ -17,6 +18,8 @@ from ...creation import (
     ones,
     ones_like,
     scalar_tensor,
+    tril_indices,
+    triu_indices,
     zeros,
     zeros_like,
 )  # fmt: skip
@@ -189,6 +192,10 @@ def _strided(size: Any, _: Any, dtype: DType = F32) -> Tensor:
     return zeros(tuple(size), dtype)
 
 
+def _corner(indices: Operator, *sizes: int, dtype: DType = I64, **more: Any) -> Tensor:
+    return indices(*sizes, **more).cast(dtype)  # type: ignore[no-any-return]
+
+
 CREATION: dict[str, Operator] = {
     **entries(_new_strided, "new_empty_strided.default"),
     **entries(_strided, "empty_strided.default"),
@@ -206,6 +213,8 @@ CREATION: dict[str, Operator] = {
     **entries(scalar_tensor, "scalar_tensor.default"),
     **entries(eye, "eye.default", "eye.m"),
     **entries(linspace, "linspace.default"),
+    **entries(partial(_corner, tril_indices), "tril_indices.default"),
+    **entries(partial(_corner, triu_indices), "triu_indices.default"),
 }
 
 
