@@ -122,7 +122,7 @@ class Arena:
             log,
             seeds=lambda: seeding.seeds(kernel, space),
         )
-        search.measure_defaults()
+        search.finish(search.begin_defaults())
         first = len(search.trials)
         search.finish(search.begin_seeds(self.trials))
         while not search.done and (left := first + self.trials - len(search.trials)) > 0:

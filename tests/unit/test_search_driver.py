@@ -112,7 +112,7 @@ def test_search_measures_no_text_and_no_program_twice(store):
     programs = [t.program_hash for t in store.trials(K.key)]
     assert len(programs) == len(set(programs)) == 4**3
     assert len(measurer.calls) == 4**3
-    assert 0 < found.duplicates <= 4**4 - 4**3
+    assert 0 < found._tally.same_program <= 4**4 - 4**3
 
 
 @pytest.mark.parametrize("status", [s for s in Status if s is not Status.OK])
@@ -163,7 +163,7 @@ def test_search_measures_a_default_again_that_could_not_be_compiled_in_time(stor
     log.record(task.key, task.text, SPACE.version, Proposal(default, "default"), Measured("", late))
     found, measurer = search(store, session="s1")
     assert default.text not in found.texts
-    found.measure_defaults()
+    found.finish(found.begin_defaults())
     assert ("k", default.text) in measurer.calls
     assert found.default_s < math.inf
 

@@ -207,7 +207,7 @@ def test_stopping_by_trials_measures_no_more_than_that(most: int) -> None:
 def test_stopping_by_trials_survives_programs_that_are_known() -> None:
     merged = Surface(SURFACE.factors, merged=frozenset({"d0", "d1"}))
     case = Case({"a": merged}, StopRule(trials=50)).run()
-    assert case.model.searches[0].duplicates > 0
+    assert case.model.searches[0]._tally.same_program > 0
     assert len(case.measurer.calls) == 50
 
 

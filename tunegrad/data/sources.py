@@ -168,7 +168,9 @@ def source_of(data: Any) -> Source:
     Arrays, names of .npy files, and tuples and dicts of these; else what has ``__getitem__`` and
     ``__len__``; else what can be iterated over, or a function that gives such a thing.
     """
-    if _is_rows(data) or (isinstance(data, tuple | dict) and data and _all_rows(data)):
+    if _is_rows(data) or (
+        isinstance(data, tuple | dict) and data and all(map(_is_rows, leaves(data)))
+    ):
         return Arrays(data)
     if isinstance(data, dict):
         raise ConfigError("loader: a dict of data holds arrays and names of .npy files only")
@@ -185,10 +187,6 @@ def source_of(data: Any) -> Source:
 def _is_rows(x: Any) -> bool:
     named = isinstance(x, str | os.PathLike)
     return named or (hasattr(x, "__array__") and hasattr(x, "shape") and len(x.shape) > 0)
-
-
-def _all_rows(tree: Any) -> bool:
-    return all(map(_is_rows, leaves(tree)))
 
 
 # ---- random numbers of a sample

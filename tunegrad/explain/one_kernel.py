@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
 from statistics import median
-from typing import Literal, get_args
+from typing import Literal
 
 from tunegrad import devices
 from tunegrad.compiling import HOOKS, Payload, build
@@ -50,7 +50,6 @@ from .legality import device_of
 from .model import chosen, selected
 
 __all__ = [
-    "STAGES",
     "FormReport",
     "Stage",
     "TimedReport",
@@ -134,8 +133,6 @@ def _row(use: KernelUse, store: Store, here: Fingerprint, device: Device) -> Sho
 
 
 Stage = Literal["graph", "kernel", "loops", "program", "source", "asm"]
-
-STAGES: tuple[Stage, ...] = get_args(Stage)
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,11 +125,6 @@ class KernelSearch:
             self._tally.statuses[status] = self._tally.statuses.get(status, 0) + n
 
     @property
-    def duplicates(self) -> int:
-        """Proposals of this session whose program was known already."""
-        return self._tally.same_program
-
-    @property
     def winner(self) -> Winner:
         """The fastest of everything known, stored rows included; else the default."""
         finalists = self.finalists(1)
@@ -155,10 +150,6 @@ class KernelSearch:
         return different(ran)[:count]
 
     # ---- steps
-
-    def measure_defaults(self) -> Step:
-        """Measure the default schedules, once; rows answer where there are any."""
-        return self.finish(self.begin_defaults())
 
     def step(self, count: int) -> Step:
         """Measure the next ``count`` proposals, or defaults where they were not measured yet."""

@@ -460,7 +460,7 @@ def open_executor(
                     bench,
                     workers.machine_limits,
                     workers.close,
-                    _one_ahead,
+                    lambda batch: batch + 1,  # one is under way, the next one was asked for
                 )
         return
     from .fleet import Dispatcher, EngineSpec, FleetBench, FleetMeasurer, in_flight, job_size
@@ -503,8 +503,3 @@ def _bench_on(
     return closing(
         LocalBench(workers.device, measurer.code, partial(expected_of, workers), limits, interrupt)
     )
-
-
-def _one_ahead(batch: int) -> int:
-    """Unanswered proposals while one batch is under way and the next one was asked for."""
-    return batch + 1

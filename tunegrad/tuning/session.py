@@ -135,7 +135,7 @@ def _opened(
     with ExitStack() as stack:
         with costs.part("start-up"):
             store = stack.enter_context(open_store(settings.store, "write"))
-            interrupt = stack.enter_context(Interrupt(partial(_stopping, observers)))
+            interrupt = stack.enter_context(Interrupt(partial(_tell, observers, Stopping())))
             policy_of, warn = partial(search_policy, workloads), partial(_warn, observers)
             executor = stack.enter_context(
                 open_executor(settings, policy_of, _LIMITS, hooks, interrupt, costs, warn)
@@ -182,10 +182,6 @@ def _opened(
 def _tell(observers: Sequence[Observer], event: Event) -> None:
     for observer in observers:
         observer.observe(event)
-
-
-def _stopping(observers: Sequence[Observer]) -> None:
-    _tell(observers, Stopping())
 
 
 def _warn(observers: Sequence[Observer], message: str) -> None:

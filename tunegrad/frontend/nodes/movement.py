@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from tunegrad.ir.graph import Node
 from .elementwise import where
 
 Axes = int | Sequence[int] | None
-Whole = int | np.integer[Any]
 
 
 def flat(shape: Sequence[int | Sequence[int]]) -> Sequence[int]:
