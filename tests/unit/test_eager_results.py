@@ -31,7 +31,7 @@ def _no_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_forms_of_all_results_are_known_after_the_first_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Also those of operations on a result that another operation has read."""
+    """Also those of operations on a result that another operation has read, and of the array."""
     monkeypatch.setattr(handle, "_RESULTS", {})
 
     def run() -> np.ndarray:
@@ -43,7 +43,7 @@ def test_forms_of_all_results_are_known_after_the_first_time(
     known = dict(handle._RESULTS)
     np.testing.assert_array_equal(run(), first)
     assert known == handle._RESULTS
-    assert len(known) == 6
+    assert len(known) == 7
 
 
 @pytest.mark.parametrize(
@@ -164,10 +164,23 @@ def test_threads_that_ask_for_one_node_get_one() -> None:
 
 def test_results_outlive_plans_that_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(realizing, "_CACHED_PLANS", 1)
+    monkeypatch.setattr(realizing, "_calls", {})
+    monkeypatch.setattr(handle, "_RESULTS", {})
     for _ in range(3):
         x, y = tg.Tensor(_A), tg.Tensor(_B)
         np.testing.assert_allclose((x @ y).numpy(), _A @ _B, rtol=1e-6)
         np.testing.assert_array_equal((x * 3.0).numpy(), 3 * _A)
-    kept = {nodes for nodes, _ in realizing._calls.values()}
+    kept = set(realizing._calls.values())
     assert len(realizing._plans) == 1
     assert kept <= set(realizing._plans)
+    assert sum(len(known.runs) for known in handle._RESULTS.values()) == len(realizing._calls)
+
+
+def test_arrays_that_kernels_can_not_read_as_they_lie_are_copied() -> None:
+    bytes_ = np.zeros(_A.nbytes + 1, np.uint8)
+    unaligned = bytes_[1:].view(np.float32).reshape(_A.shape)
+    unaligned[...] = _A
+    for array in (unaligned, np.zeros((0, 4), np.float32)):
+        x = tg.Tensor._sharing(array)
+        for _ in range(3):
+            np.testing.assert_array_equal((x * 2.0).numpy(), array * 2)

@@ -191,11 +191,16 @@ class DirectPlan(Protocol):
     """A plan whose kernels use arrays of this process as they lie."""
 
     def direct(
-        self, lock: ForkSafeLock, inputs: Sequence[Place], outputs: Sequence[Place]
-    ) -> Callable[[Sequence[object]], tuple[Array, ...] | None]:
+        self,
+        lock: ForkSafeLock,
+        inputs: Sequence[Place],
+        outputs: Sequence[Place],
+        addressed: bool = False,
+    ) -> Callable[[Any], tuple[Array, ...] | None]:
         """A run, under ``lock``, as one function of its inputs in order: its outputs in memory that
         nothing else refers to. None, and nothing has run, where one is not an array of the right
-        shape and dtype, or can not be used as it lies.
+        shape and dtype, or can not be used as it lies. ``addressed``: of a list of their addresses,
+        which the caller answers for; it is written to.
         """
 
     def at_addresses(

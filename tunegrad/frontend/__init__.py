@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .gradients.functions import grad as grad
     from .gradients.functions import value_and_grad as value_and_grad
     from .handle import Bindings as Bindings
+    from .handle import Known as Known
     from .handle import TensorLike as TensorLike
     from .handle import joined as joined
     from .model import Example as Example
@@ -64,7 +65,7 @@ else:
             "creation": "arange full ones zeros",
             "functions": "cat dump maximum minimum stack where",
             "gradients.functions": "checkpoint grad value_and_grad",
-            "handle": "Bindings TensorLike joined",
+            "handle": "Bindings Known TensorLike joined",
             "model": "Example InputSpec Model as_model find_model model_of_spec",
             "nodes": "substitute",
             "nodes.arrays": "bf16_bits bf16_values",

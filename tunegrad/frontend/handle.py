@@ -57,8 +57,21 @@ class Count(int):
 
 
 _building = ForkSafeLock()
-_RESULTS: dict[tuple[Any, ...], tuple[tuple[int, ...], DType]] = {}
-"""Shapes and dtypes of results, by form; see ``Pending``."""
+
+
+class Known:
+    """The shape and dtype of results of one form; see ``Pending``. ``runs`` compute one from the
+    addresses of its arrays, by which of these are the same one; plans that are kept put them there.
+    """
+
+    __slots__ = ("dtype", "runs", "shape")
+
+    def __init__(self, shape: tuple[int, ...], dtype: DType) -> None:
+        self.shape, self.dtype = shape, dtype
+        self.runs: dict[tuple[int, ...], Callable[[Sequence[int]], Sequence[Any]]] = {}
+
+
+_RESULTS: dict[tuple[Any, ...], Known] = {}
 _MOST_RESULTS, _MOST_PARTS = 4096, 16
 
 
@@ -70,40 +83,39 @@ class Pending:
     of an array, and ``(operation, forms)`` of a result.
     """
 
-    __slots__ = ("_made", "dtype", "form", "function", "parts", "shape", "size")
+    __slots__ = ("_at", "_made", "form", "function", "known", "parts", "size")
 
     def __init__(
         self,
         form: tuple[Any, ...],
         function: Callable[..., Node] | None,
         parts: tuple[Any, ...],
-        shape: tuple[int, ...],
-        dtype: DType,
+        known: Known | None,
         size: int,
     ) -> None:
-        self.form, self.function, self.parts = form, function, parts
-        self.shape, self.dtype, self.size = shape, dtype, size
+        self.form, self.function, self.parts, self.size = form, function, parts, size
         self._made: tuple[Node, Bindings] | None = None
+        self._at = -1  # address of a known array, found when it is needed; 0: it is no good
+        self.known = known or self._infer()
 
     @classmethod
     def of(cls, array: NDArray[np.generic], dtype: DType) -> Pending:
         """A known array."""
-        return cls((array.shape, dtype.name), None, (array,), array.shape, dtype, 1)
+        form = array.shape, dtype.name
+        known = _RESULTS.get(form) or _remember(form, Known(array.shape, dtype))
+        return cls(form, None, (array,), known, 1)
 
-    def infer(self) -> None:
+    def _infer(self) -> Known:
         """Find its shape and dtype by its node; raises what the operation does."""
         node, _ = self.build()
-        self.shape, self.dtype = node.shape, node.dtype
-        if len(_RESULTS) >= _MOST_RESULTS:
-            _RESULTS.clear()
-        _RESULTS[self.form] = self.shape, self.dtype
+        return _remember(self.form, Known(node.shape, node.dtype))
 
     def build(self) -> tuple[Node, Bindings]:
         """Its node, and the arrays of that."""
         with _building:
             if self._made is None:
                 if self.function is None:
-                    self._made = bound(self.parts[0], self.dtype)
+                    self._made = bound(self.parts[0], self.known.dtype)
                 else:
                     made = [
                         p.build() if isinstance(p, Pending) else (p, NOTHING) for p in self.parts
@@ -112,22 +124,53 @@ class Pending:
                     self._made = self.function(*nodes), _united(bindings)
             return self._made
 
-    def call(self) -> tuple[object, list[NDArray[np.generic]]]:
-        """The key of the plan that computes it, and its arrays in order, each once."""
-        arrays: dict[int, NDArray[np.generic]] = {}
+    def leaves(self) -> tuple[tuple[int, ...], list[Pending]]:
+        """Its arrays in order, each once; and the place of each operand among them, where one is
+        there twice.
+        """
+        found: dict[int, Pending] = {}
         places: list[int] = []
         left = [self]
         while left:
-            at = left.pop()
-            if at.function is None:
-                places.append(id(at.parts[0]))
-                arrays[places[-1]] = at.parts[0]
-            else:
-                left += [p for p in at.parts if isinstance(p, Pending)]
-        if len(arrays) == len(places):
-            return self.form, list(arrays.values())
-        order = {place: n for n, place in enumerate(arrays)}
-        return (self.form, tuple(order[p] for p in places)), list(arrays.values())
+            for part in left.pop().parts:
+                if type(part) is Pending:
+                    if part.function is None:
+                        places.append(id(part.parts[0]))
+                        found[places[-1]] = part
+                    else:
+                        left.append(part)
+        if len(found) == len(places):
+            return (), list(found.values())
+        order = {place: n for n, place in enumerate(found)}
+        return tuple(order[p] for p in places), list(found.values())
+
+    def computed(self) -> NDArray[np.generic] | None:
+        """Its values, by the plan of its form; None where none is kept, or the arrays do not lie as
+        that needs.
+        """
+        if not self.known.runs:
+            return None
+        order, leaves = self.leaves()
+        run = self.known.runs.get(order)
+        if run is None:
+            return None
+        addresses = []
+        for leaf in leaves:
+            if leaf._at < 0:
+                array = leaf.parts[0]
+                leaf._at = array.ctypes.data if array.flags.c_contiguous else 0
+                leaf._at = 0 if leaf._at % array.itemsize else leaf._at
+            if not leaf._at:
+                return None
+            addresses.append(leaf._at)
+        return run(addresses)[0]  # type: ignore[no-any-return]
+
+
+def _remember(form: tuple[Any, ...], known: Known) -> Known:
+    if len(_RESULTS) >= _MOST_RESULTS:
+        _RESULTS.clear()
+    _RESULTS[form] = known
+    return known
 
 
 def _pending(function: Callable[..., Node], operands: Sequence[Any]) -> Pending | None:
@@ -158,11 +201,7 @@ def _pending(function: Callable[..., Node], operands: Sequence[Any]) -> Pending 
     plain = not isinstance(function, functools.partial)
     what = function if plain else (function.func, function.args)  # type: ignore[attr-defined]
     form = (what, *forms)
-    found = _RESULTS.get(form)
-    made = Pending(form, function, tuple(parts), *(found or ((), F32)), size)
-    if found is None:
-        made.infer()
-    return made
+    return Pending(form, function, tuple(parts), _RESULTS.get(form), size)
 
 
 class Handle:
@@ -209,12 +248,12 @@ class Handle:
     @property
     def shape(self) -> tuple[int, ...]:
         """Its extents."""
-        return self.node.shape if self.pending is None else self.pending.shape
+        return self.node.shape if self.pending is None else self.pending.known.shape
 
     @property
     def dtype(self) -> DType:
         """The type of its elements."""
-        return self.node.dtype if self.pending is None else self.pending.dtype
+        return self.node.dtype if self.pending is None else self.pending.known.dtype
 
     @property
     def ndim(self) -> int:

@@ -231,8 +231,9 @@ class Tensor(Handle):
         pending = self.pending
         if pending is not None:  # of known arrays, and without gradients
             if pending.function is None:
-                return cast("NDArray[np.generic]", pending.parts[0].copy())
-            return _value_of(self)
+                return pending.parts[0].copy()  # type: ignore[no-any-return]
+            found = pending.computed()
+            return _value_of(self) if found is None else found
         if self.node.op is GraphOp.INPUT and self.node.arg in self.bindings:
             return self.bindings[str(self.node.arg)].copy()
         traced = tracing.tracing() and self.dtype.is_float  # nothing flows through integers

@@ -22,6 +22,7 @@ from tunegrad.runtime import Runner
 
 if TYPE_CHECKING:
     from tunegrad.devices import Engine
+    from tunegrad.frontend import Known
 
 Array = NDArray[Any]
 
@@ -31,10 +32,9 @@ _LITTLE = 1 << 16
 """Elements that numpy computes at once, in the time of making a plan or less."""
 _KNOWN = graph.MOVEMENT | {GraphOp.FULL, GraphOp.CONST}
 
-Direct = Callable[[Sequence[object]], tuple[Array, ...] | None]
 _CACHED_CALLS = 256
-_calls: dict[object, tuple[tuple[Node, ...], Direct]] = {}
-"""Runs of plans that are kept, by the forms of results."""
+_calls: dict[tuple[Known, tuple[int, ...]], tuple[Node, ...]] = {}
+"""The plans that ``runs`` of forms run."""
 _plans: OrderedDict[tuple[Node, ...], Runner] = OrderedDict()
 _plans_lock = ForkSafeLock()
 
@@ -47,12 +47,8 @@ def realize(tensors: Sequence[Tensor]) -> list[Array]:
     a little arithmetic of those or of positions launch nothing.
     """
     pending = tensors[0].pending if len(tensors) == 1 else None
-    if pending is not None:
-        form, arrays = pending.call()
-        known = _calls.get(form)
-        outputs = known[1](arrays) if known is not None else None
-        if outputs is not None:
-            return list(outputs)
+    if pending is not None and (known := pending.computed()) is not None:
+        return [known]
     nodes, names = _canonical(tuple(t.node for t in tensors))
     if not names and (constants := _constants(nodes)) is not None:
         return constants
@@ -60,17 +56,28 @@ def realize(tensors: Sequence[Tensor]) -> list[Array]:
     runner = _plan_of(nodes)
     if pending is not None:
         of_array = {id(bindings[old]): new for old, new in names.items()}
-        _remember(form, nodes, runner.direct([of_array.get(id(a), "") for a in arrays]))
+        order, leaves = pending.leaves()
+        run = runner.direct([of_array.get(id(x.parts[0]), "") for x in leaves], addressed=True)
+        _remember((pending.known, order), nodes, run)
     return list(runner.run({new: bindings[old] for old, new in names.items()}))
 
 
-def _remember(form: object, nodes: tuple[Node, ...], run: Direct | None) -> None:
+def _remember(
+    call: tuple[Known, tuple[int, ...]],
+    nodes: tuple[Node, ...],
+    run: Callable[[Sequence[int]], Sequence[Array]] | None,
+) -> None:
     """Let results of a form be what a plan's run gives, while the plan is kept."""
     with _plans_lock:
         if run is not None and nodes in _plans:
             while len(_calls) >= _CACHED_CALLS:
-                del _calls[next(iter(_calls))]
-            _calls[form] = nodes, run
+                _forget(next(iter(_calls)))
+            _calls[call] = nodes
+            call[0].runs[call[1]] = run
+
+
+def _forget(call: tuple[Known, tuple[int, ...]]) -> None:
+    del _calls[call], call[0].runs[call[1]]
 
 
 def _constants(nodes: tuple[Node, ...]) -> list[Array] | None:
@@ -109,8 +116,8 @@ def _plan_of(nodes: tuple[Node, ...]) -> Runner:
         runner = _plans[nodes] = _default_plan(nodes)
         while len(_plans) > _CACHED_PLANS or (len(_plans) > 1 and _plan_bytes() > _CACHED_BYTES):
             gone, _ = _plans.popitem(last=False)
-            for form in [form for form, (of, _) in _calls.items() if of == gone]:
-                del _calls[form]
+            for call in [call for call, of in _calls.items() if of == gone]:
+                _forget(call)
         return runner
 
 

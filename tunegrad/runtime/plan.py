@@ -135,12 +135,10 @@ class Runner:
             (b.id, b.shape, b.dtype.numpy) for b in self._distinct if b.id not in self._over
         )
 
-    def direct(
-        self, names: Sequence[str]
-    ) -> Callable[[Sequence[object]], tuple[Array, ...] | None] | None:
+    def direct(self, names: Sequence[str], addressed: bool = False) -> Callable[[Any], Any] | None:
         """``run`` as one function of its inputs in the order of ``names``, which gives None, and
         runs nothing, where it is not as it must be or would be copied; None where there is more to
-        a run than its launches.
+        a run than its launches. ``addressed``: of a list of the addresses of such as must be.
         """
         from tunegrad.devices import Place
 
@@ -156,7 +154,7 @@ class Runner:
             Place(b.shape, b.dtype.numpy, tuple((step, at) for step, at, _ in places))
             for b, places in zip((*inputs, *self._outputs), touched, strict=True)
         ]
-        return self._plan.direct(self._lock, made[: len(inputs)], made[len(inputs) :])
+        return self._plan.direct(self._lock, made[: len(inputs)], made[len(inputs) :], addressed)
 
     def at_addresses(self, names: Sequence[str]) -> Callable[[Sequence[int]], None] | None:
         """``run`` as a function of addresses: of the inputs in the order of ``names``, then of the

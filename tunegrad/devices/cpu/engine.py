@@ -117,8 +117,12 @@ class _Plan:
         return partial(self.teams.run_plan, self.native) if self.launches else lambda: None
 
     def direct(
-        self, lock: ForkSafeLock, inputs: Sequence[Place], outputs: Sequence[Place]
-    ) -> Callable[[Sequence[object]], tuple[Array, ...] | None]:
+        self,
+        lock: ForkSafeLock,
+        inputs: Sequence[Place],
+        outputs: Sequence[Place],
+        addressed: bool = False,
+    ) -> Callable[[Any], tuple[Array, ...] | None]:
         """See ``devices.device.DirectPlan``."""
         taken = [(p.shape, p.dtype, p.dtype.itemsize - 1) for p in inputs]
         sizes = (prod(p.shape) * p.dtype.itemsize for p in outputs)
@@ -138,7 +142,7 @@ class _Plan:
         def call(given: Sequence[Any]) -> tuple[Array, ...] | None:
             if len(given) != count:
                 return None
-            addresses, results = [], []
+            addresses = []
             for x, (shape, dtype, odd) in zip(given, taken):  # noqa: B905  as many, and faster
                 if type(x) is not array or x.dtype is not dtype or x.shape != shape:
                     return None
@@ -151,6 +155,10 @@ class _Plan:
                 if at & odd:
                     return None
                 addresses.append(at)
+            return launch(addresses)
+
+        def launch(addresses: list[int]) -> tuple[Array, ...]:
+            results = []
             for shape, dtype, nbytes in made:
                 whole = empty(nbytes, byte) if nbytes else empty(shape, dtype)
                 at = address_of(view(whole))
@@ -166,7 +174,7 @@ class _Plan:
                 run()
             return tuple(results)
 
-        return call
+        return launch if addressed else call
 
     def at_addresses(
         self, lock: ForkSafeLock, places: Sequence[Sequence[tuple[int, int, int]]]
