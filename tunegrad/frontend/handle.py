@@ -158,8 +158,8 @@ class Pending:
         for leaf in leaves:
             if leaf._at < 0:
                 array = leaf.parts[0]
-                leaf._at = array.ctypes.data if array.flags.c_contiguous else 0
-                leaf._at = 0 if leaf._at % array.itemsize else leaf._at
+                at = array.__array_interface__["data"][0]
+                leaf._at = 0 if not array.flags.c_contiguous or at % array.itemsize else at
             if not leaf._at:
                 return None
             addresses.append(leaf._at)
