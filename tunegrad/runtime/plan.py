@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 from tunegrad.errors import InternalError
 from tunegrad.forks import ForkSafeLock, in_child
 from tunegrad.ir.fusion import Buffer, Launch, LaunchPlan
-from tunegrad.ir.rewrites import Guard
 from tunegrad.lazy import dataclass
 
 from .memory import Constants, Lifetime, plan_memory
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from tunegrad.devices import BoundPlan, DirectPlan, Engine
     from tunegrad.devices.dlpack import Imported, Sharing
     from tunegrad.ir.layout import Pack
+    from tunegrad.ir.rewrites import Guard
 
 __all__ = [
     "Code",

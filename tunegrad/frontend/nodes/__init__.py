@@ -7,11 +7,9 @@ from collections.abc import Callable, Mapping
 from tunegrad.ir import graph
 from tunegrad.ir.graph import Node
 
-from . import arrays, elementwise, folds, indexing, movement
+from . import arrays, elementwise, folds, movement
 
-__all__ = [
-    "arrays", "elementwise", "folds", "indexing", "movement", "rewritten", "substitute",
-]  # fmt: skip
+__all__ = ["arrays", "elementwise", "folds", "movement", "rewritten", "substitute"]
 
 
 def substitute(outputs: tuple[Node, ...], replaced: Mapping[Node, Node]) -> tuple[Node, ...]:
