@@ -209,12 +209,11 @@ def test_outputs_that_are_constants_run_no_kernel(tmp_path: Path) -> None:
             got[...] = 7
 
 
-def test_external_data_does_not_leave_the_folder(tmp_path: Path) -> None:
-    secret = tmp_path / "secret.bin"
-    secret.write_bytes(bytes(16))
-    (tmp_path / "in").mkdir()
+def outside(folder: Path, place: str) -> Path:
+    """A model whose constant, of 16 bytes, lies in another file."""
+    folder.mkdir(exist_ok=True)
     path = saved(
-        tmp_path / "in" / "m.onnx", [helper.make_node("Add", ["x", "w"], ["y"])], {"x": [4]}, ["y"],
+        folder / "m.onnx", [helper.make_node("Add", ["x", "w"], ["y"])], {"x": [4]}, ["y"],
         {"w": array(4)},
     )  # fmt: skip
     proto = onnx.load(path)
@@ -222,9 +221,33 @@ def test_external_data_does_not_leave_the_folder(tmp_path: Path) -> None:
     tensor.ClearField("raw_data")
     tensor.data_location = TensorProto.EXTERNAL
     entry = tensor.external_data.add()
-    entry.key, entry.value = "location", "../secret.bin"
+    entry.key, entry.value = "location", place
     path.write_bytes(proto.SerializeToString())
+    return path
+
+
+def test_external_data_does_not_leave_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "secret.bin").write_bytes(bytes(16))
+    path = outside(tmp_path / "in", "../secret.bin")
     with pytest.raises(ModelError, match="is not an ONNX file that can be read"):
+        tg.load(str(path), store=False)
+
+
+def test_what_is_read_is_as_large_as_the_model_says(tmp_path: Path) -> None:
+    """No file of any size, no pipe, and nothing beyond what protobuf allows is read."""
+    path = outside(tmp_path, "w.bin")
+    (tmp_path / "w.bin").write_bytes(np.arange(4, dtype=np.float32).tobytes())
+    made = tg.load(str(path), store=False)(np.zeros(4, np.float32))
+    np.testing.assert_array_equal(made, np.arange(4))
+    os.truncate(tmp_path / "w.bin", 1 << 40)
+    with pytest.raises(ModelError, match=r"tensor w: .*w.bin has 1,099,511,627,776 bytes for 4 el"):
+        tg.load(str(path), store=False)
+    (tmp_path / "w.bin").unlink()
+    os.mkfifo(tmp_path / "w.bin")
+    with pytest.raises(ModelError, match=r"tensor w: .*w.bin is no regular file"):
+        tg.load(str(path), store=False)
+    os.truncate(path, 1 << 40)
+    with pytest.raises(ModelError, match="is over 2 GiB"):
         tg.load(str(path), store=False)
 
 

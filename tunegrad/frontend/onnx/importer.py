@@ -203,12 +203,44 @@ def model(path: str, **given: object) -> Model:
         ) from None
     if Path(path).exists() and not Path(path).is_file():  # a pipe is never at its end
         raise ModelError(f"model {path} is no regular file")
+    if Path(path).is_file() and Path(path).stat().st_size >= _MOST_BYTES:
+        raise ModelError(f"model {path} is over 2 GiB; a file with external data is smaller")
     try:
-        proto = onnx.load(path)
+        proto = onnx.load(path, load_external_data=False)
+        _read_external(proto, Path(path).parent)
+    except ModelError:
+        raise
     except Exception as error:  # noqa: BLE001  # protobuf and onnx raise many kinds
         said = " ".join(str(error).split())[:200]
         raise ModelError(f"model {path} is not an ONNX file that can be read: {said}") from None
     return model_of_proto(proto, Path(path).stem, given)
+
+
+_MOST_BYTES = 1 << 31
+"""Of a message of protobuf, which has no more by its own rules."""
+
+_WIDEST = 16
+"""Bytes of an element of the widest type."""
+
+
+def _read_external(proto: Any, folder: Path) -> None:
+    """Read what tensors have in other files, which are as large as the tensors need.
+
+    Raises ModelError; onnx raises many kinds, also for a file outside of the folder.
+    """
+    from onnx import external_data_helper as external
+
+    for t in filter(external.uses_external_data, external._get_all_tensors(proto)):
+        info = external.ExternalDataInfo(t)
+        place = folder / info.location
+        if place.exists() and not place.is_file():  # a pipe is never at its end
+            raise ModelError(f"tensor {t.name}: {place} is no regular file")
+        size = place.stat().st_size if info.length is None else info.length
+        if size - (info.offset or 0) * (info.length is None) > _WIDEST * math.prod(t.dims):
+            raise ModelError(
+                f"tensor {t.name}: {place} has {size:,} bytes for {math.prod(t.dims):,} elements"
+            )
+    external.load_external_data_for_model(proto, str(folder))
 
 
 def model_of_proto(proto: Any, name: str, given: Mapping[str, object] | None = None) -> Model:

@@ -131,9 +131,8 @@ def roll(input: Handle, shifts: int | Sequence[int], dims: Axes = None) -> Handl
     """Elements moved on by ``shifts`` along ``dims``, those at the end to the beginning; of all
     elements in one row, where no dimension is named.
     """
-    if dims is None or not input.shape:
-        along = 0 if dims is None else dims
-        return roll(input.ravel(), shifts, along).reshape(input.shape)
+    if dims is None:
+        return roll(input.ravel(), shifts, 0).reshape(input.shape)
     by = tuple(shifts) if isinstance(shifts, Sequence) else (shifts,)
     axes = [axis_of("roll", a, input.shape) for a in ([dims] if isinstance(dims, int) else dims)]
     if len(by) != len(axes):
