@@ -16,6 +16,7 @@ comparisons, casts, positions.
 
 from __future__ import annotations
 
+import itertools
 import random
 import sys
 from collections import Counter
@@ -36,6 +37,7 @@ from tunegrad.frontend.onnx.node import codes_of
 
 __all__ = [
     "DRAWS",
+    "OPSETS",
     "Case",
     "Layer",
     "Layers",
@@ -43,7 +45,9 @@ __all__ = [
     "compare_layers",
     "draw",
     "draw_layers",
+    "nodes_of_all",
     "ours",
+    "ours_of",
     "pairs",
     "shrunk",
 ]
@@ -203,7 +207,7 @@ def compare(case: Case) -> str:
     except Exception as error:  # noqa: BLE001  # the whole may be refused where nodes are not
         return f"drawn: {str(error)[:80]}"
     try:
-        made = _ours(case)
+        made = ours_of(case)
     except Exception as error:  # noqa: BLE001  # any error is a finding
         return f"refused: {type(error).__name__}: {error}"
     said = _difference(case, made, wanted)
@@ -270,7 +274,7 @@ def _judged(case: Case, made: Sequence[Array], said: str) -> str:
         computed = tuple(i for i in _reads(node) if i not in case.inputs and _is_made(case, i))
         alone = replace(case, nodes=(node,), values=values, inputs=(*case.inputs, *computed))
         theirs = _runtime(alone)
-        ours = _ours(alone)
+        ours = ours_of(alone)
         if _difference(alone, ours, theirs):
             theirs = _like(ours, _reference(alone))
             if not theirs or _difference(alone, ours, theirs, kinds=False):
@@ -296,7 +300,8 @@ def _is_made(case: Case, name: str) -> bool:
     return any(name in n.output for n in case.nodes)
 
 
-def _ours(case: Case) -> list[Array]:
+def ours_of(case: Case) -> list[Array]:
+    """The outputs of a loaded model."""
     loaded = tg.load(model_of_proto(case.proto(), "drawn"), store=False, threads=1)
     made = loaded(*(codes_of(case.values[i.name]) for i in loaded.inputs))
     return list(made) if isinstance(made, tuple) else [made]
@@ -1294,9 +1299,12 @@ def _loop(d: _Draw, _: str) -> Any:
     return [count, d.hold(np.asarray(True)), d.new(shape, "f4")], 2, {"body": body}
 
 
+OPSETS = (7, 8, 9, 10, 11, 12, 13, 15, 17, 18, 20, 21, 22, 23)
+
+
 def draw(rng: random.Random, steps: int = 6) -> Case:
     """A case of up to ``steps`` nodes; operators are drawn alike, and so are opsets."""
-    d = _Draw(rng, rng.choice((7, 8, 9, 10, 11, 12, 13, 15, 17, 18, 20, 21, 22, 23)))
+    d = _Draw(rng, rng.choice(OPSETS))
     wanted, tries = rng.randint(1, steps), 0
     while len(d.nodes) < wanted and tries < 8 * steps:
         tries += 1
@@ -1304,8 +1312,8 @@ def draw(rng: random.Random, steps: int = 6) -> Case:
     return Case(d.opset, tuple(d.nodes), d.values, tuple(d.inputs))
 
 
-def _draw_node(d: _Draw) -> None:
-    op = d.rng.choice(sorted(DRAWS))
+def _draw_node(d: _Draw, op: str = "") -> None:
+    op = op or d.rng.choice(sorted(DRAWS))
     rule, exact = DRAWS[op]
     if d.opset < 10 and op == "ThresholdedRelu":  # which ONNX Runtime has, and ONNX has not
         return
@@ -1326,6 +1334,15 @@ def _draw_node(d: _Draw) -> None:
     d.values.update(zip(case.outputs, made, strict=True))
     if exact and all(i in d.exact for i in read):
         d.exact.update(names)
+
+
+def nodes_of_all() -> Iterator[Case]:
+    """Two nodes of each operator in each opset, where ONNX Runtime takes them."""
+    for op, opset, seed in itertools.product(sorted(DRAWS), OPSETS, range(2)):
+        d = _Draw(random.Random(f"{op} {opset} {seed}"), opset)
+        _draw_node(d, op)
+        if d.nodes:
+            yield Case(opset, tuple(d.nodes), d.values, tuple(d.inputs))
 
 
 def _is_tame(a: Array) -> bool:
@@ -1475,15 +1492,15 @@ def compare_layers(drawn: Layers) -> str:
     """
     case = drawn.case
     try:
-        made = dict(zip(case.outputs, _ours(case), strict=True))
+        made = dict(zip(case.outputs, ours_of(case), strict=True))
     except Exception as error:  # noqa: BLE001  # any error is a finding
         return f"refused: {type(error).__name__}: {error}"
-    ours_of = {x.made: made[f"{x.made} out"] for x in drawn.layers}
-    values = {**case.values, **ours_of}
+    made_of = {x.made: made[f"{x.made} out"] for x in drawn.layers}
+    values = {**case.values, **made_of}
     for layer in drawn.layers:
-        given = (*case.inputs, *(i for i in ours_of if i != layer.made))
+        given = (*case.inputs, *(i for i in made_of if i != layer.made))
         (want,) = _runtime(Case(case.opset, layer.nodes, values, given))
-        got = ours_of[layer.made]
+        got = made_of[layer.made]
         if (got.dtype, got.shape) != (want.dtype, want.shape):
             return f"{layer.made} is {got.dtype}{list(got.shape)}, not {want.dtype}{want.shape}"
         apart = np.abs(got.astype(int) - want)

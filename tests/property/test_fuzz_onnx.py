@@ -52,7 +52,7 @@ def test_drawn_layers_of_bytes_are_within_one_step_of_onnx_runtime(block: int) -
 def test_bytes_of_other_steps_are_seen(monkeypatch: pytest.MonkeyPatch, by: int) -> None:
     """One byte that is two steps off, or all that are one."""
     drawn = draw_layers(random.Random("layers"))
-    right = onnx_fuzzer._ours(drawn.case)
+    right = onnx_fuzzer.ours_of(drawn.case)
     assert compare_layers(drawn) == ""
 
     def wrong(_: Case) -> list[Any]:
@@ -61,7 +61,7 @@ def test_bytes_of_other_steps_are_seen(monkeypatch: pytest.MonkeyPatch, by: int)
         some += np.where(some > 99, -by, by).astype(some.dtype)
         return made
 
-    monkeypatch.setattr(onnx_fuzzer, "_ours", wrong)
+    monkeypatch.setattr(onnx_fuzzer, "ours_of", wrong)
     assert (compare_layers(drawn) != "") == bool(by)
 
 
@@ -185,8 +185,8 @@ def test_a_node_is_judged_by_the_reference_where_onnx_runtime_differs(case: Case
 
 
 def test_a_wrong_result_is_not_excused(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = onnx_fuzzer._ours
-    monkeypatch.setattr(onnx_fuzzer, "_ours", lambda case: [a + 1 for a in right(case)])
+    right = onnx_fuzzer.ours_of
+    monkeypatch.setattr(onnx_fuzzer, "ours_of", lambda case: [a + 1 for a in right(case)])
     for case in (*KEPT, FOUND["Hardmax before opset 13 has one 1 in all that follows its axis"]):
         assert ours(compare(case))
 
@@ -200,7 +200,7 @@ def test_what_moves_where_nodes_round_otherwise_is_no_fault(
     values = {"x": x, "e": np.exp(x), "y": np.ones(51, "i8")}
     case = Case(18, nodes, values, ("x",))
     made = np.ones(51, "i8")
-    monkeypatch.setattr(onnx_fuzzer, "_ours", lambda _: [made])
+    monkeypatch.setattr(onnx_fuzzer, "ours_of", lambda _: [made])
     assert compare(case) == ""
     made[:25] = 0
     assert compare(case).startswith("judged: rounded otherwise: y[0] is np.int64(0)")

@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("onnx", reason="onnx is not installed")
 
 from tools.docs.onnx_cases import Row, run_cases
+from tools.docs.onnx_modes import UNREAD, refused_types, unread_attributes
 from tools.docs.onnx_page import case_table
 
 pytestmark = pytest.mark.timing
@@ -39,6 +40,18 @@ def test_cases_are_judged_by_what_they_lack() -> None:
     )
     assert [r.lacks for r in rows] == ["", "", "operator Bernoulli", "operator ImageDecoder"]
     assert [r.constants for r in rows[:2]] == [0, 2]
+
+
+@pytest.mark.slow
+def test_what_schemas_have_is_there() -> None:
+    """Each attribute that no operator reads has a reason."""
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    count, unread = unread_attributes()
+    assert count > 270
+    assert set(unread) == set(UNREAD)
+    tried, refused = refused_types()
+    assert tried > 1300
+    assert [(op, kind) for op, kind, _ in refused] == [("Col2Im", "bool")]
 
 
 def test_table_counts_what_is_missing() -> None:

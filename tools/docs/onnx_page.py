@@ -10,6 +10,7 @@ from tunegrad.frontend.onnx import OPERATORS
 
 from .fences import table
 from .onnx_cases import Row, cases, run_cases
+from .onnx_modes import UNREAD, refused_types, unread_attributes
 
 __all__ = ["BLOCKS", "case_table"]
 
@@ -72,4 +73,27 @@ def _usual(whys: Sequence[str]) -> str:
     return why if len(why) < _SHOWN else f"{why[:_SHOWN]} ..."
 
 
-BLOCKS: dict[str, Callable[[], str]] = {"operators": _operators, "cases": _cases}
+def _modes() -> str:
+    count, unread = unread_attributes()
+    tried, refused = refused_types()
+    attributes = [
+        (op, f"`{a}` is not read", UNREAD.get((op, a), "it is not there")) for op, a in unread
+    ]
+    types = defaultdict[tuple[str, str], list[str]](list)
+    for op, kind, why in refused:
+        types[op, why if len(why) < _SHOWN else f"{why[:_SHOWN]} ..."].append(kind)
+    text = fill(
+        f"{count - len(unread)} of the {count} attributes that schemas of opset 7 and later have "
+        f"are read, and operands run in {tried - len(refused)} of the {tried} types that the "
+        "schemas allow in the first node test of each operator. The others:",
+        100,
+    )
+    rows = [*attributes, *((op, ", ".join(k), why) for (op, why), k in types.items())]
+    return f"{text}\n\n{table(('operator', 'what', 'why'), sorted(rows))}"
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "operators": _operators,
+    "modes": _modes,
+    "cases": _cases,
+}

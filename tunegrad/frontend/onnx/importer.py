@@ -231,7 +231,7 @@ def _read_external(proto: Any, folder: Path) -> None:
     from onnx import external_data_helper as external
 
     for t in filter(external.uses_external_data, external._get_all_tensors(proto)):
-        info = external.ExternalDataInfo(t)
+        info: Any = external.ExternalDataInfo(t)
         place = folder / info.location
         if place.exists() and not place.is_file():  # a pipe is never at its end
             raise ModelError(f"tensor {t.name}: {place} is no regular file")
