@@ -105,6 +105,13 @@ CASES: dict[str, tuple[str, dict[str, Array], int, dict[str, Any]]] = {
                     {"transA": 1, "transB": 1, "alpha": 0.3}),
     "FusedMatMul, batch": ("FusedMatMul", {"x": floats(4, 2, 3), "b": floats(2, 3, 5)}, 1,
                            {"transBatchA": 1}),
+    **{  # what the quantiser writes of 16 bits, before opset 21
+        f"QuantizeLinear, {kind.__name__}": ("QuantizeLinear", {"x": floats(3, 4), "ws": one(0.01),
+                                             "wz": one(9, kind)}, 1, {})
+        for kind in (np.int16, np.uint16, np.uint8)
+    },
+    "DequantizeLinear": ("DequantizeLinear", {"x": u8(3, 4).astype(np.uint16), "ws": floats(4),
+                         "wz": np.arange(4, dtype=np.uint16)}, 1, {"axis": 1}),
     "Gelu": ("Gelu", X, 1, {}),
     "BiasGelu": ("BiasGelu", {**X, "b": floats(8)}, 1, {}),
     "FastGelu": ("FastGelu", {**X, "b": floats(8)}, 1, {}),

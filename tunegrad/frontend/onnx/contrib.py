@@ -19,7 +19,7 @@ from tunegrad.ir.dtypes import DType
 
 from ..functions import cat, stack, where
 from ..tensor import Tensor
-from .elementwise import dynamically
+from .elementwise import CASTS, dynamically
 from .images import POOLS, convolution
 from .node import Function, NodeView
 from .products import DEFAULTS, PRODUCTS, curve, recurrent
@@ -362,6 +362,7 @@ _OPERATORS: dict[str, Callable[[NodeView], Any]] = {
     "Attention": _attention,
     "BiasGelu": _gelu,
     "BiasSoftmax": _bias_softmax,
+    "DequantizeLinear": CASTS["DequantizeLinear"],
     "DynamicQuantizeLSTM": _dynamic_lstm,
     "DynamicQuantizeMatMul": _dynamic_matmul,
     "EmbedLayerNormalization": _embedded,
@@ -387,6 +388,7 @@ _OPERATORS: dict[str, Callable[[NodeView], Any]] = {
     "QLinearSigmoid": _on_numbers(lambda _, x: x.sigmoid()),
     "QLinearSoftmax": _on_numbers(_softmax),
     "QLinearWhere": _where,
+    "QuantizeLinear": CASTS["QuantizeLinear"],
     "QuickGelu": lambda n: n(0) * (n(0) * n.get("alpha", 1.702)).sigmoid(),
     "SkipLayerNormalization": _skip_norm,
     "SkipSimplifiedLayerNormalization": _skip_norm,
