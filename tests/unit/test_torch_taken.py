@@ -151,6 +151,7 @@ CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "means of what is written": (
         Of(lambda x, i, s: x.scatter_reduce(0, i, s, "mean", include_self=False)), (randn(3, 4), IDS.reshape(2, 4) % 3, randn(2, 4))
     ),
+    "RReLU": (nn.RReLU().eval(), (randn(3, 4),)),
     "weight_norm": (nn.utils.parametrizations.weight_norm(nn.Linear(4, 3)), (randn(2, 4),)),
     "rotary positions as complex numbers": (Of(_rope), (randn(2, 5, 16),)),
     "rotary positions from a complex buffer": (Turned(), (randn(2, 5, 16),)),
@@ -257,6 +258,14 @@ def test_tensors_of_pytorch_that_can_not_be_lent_are_one_clear_line() -> None:
     model = tg.load(tg.from_torch(Of(torch.exp), randn(3)), store=False)
     with pytest.raises(ShapeError, match=r"input .* is not an array"):
         model(randn(3).requires_grad_())
+
+
+@pytest.mark.parametrize("place", [3, -1])
+def test_a_class_that_is_not_there_is_an_error_of_from_torch(place: int) -> None:
+    model = tg.load(tg.from_torch(Of(lambda i: F.one_hot(i, 3)), torch.tensor([0, 2])), store=False)
+    np.testing.assert_array_equal(model([0, 2]), [[1, 0, 0], [0, 0, 1]])
+    with pytest.raises(RuntimeError, match=f"one_hot: index {place} is out of range"):
+        model([0, place])
 
 
 def test_positions_of_bags_are_not_negative() -> None:

@@ -26,7 +26,7 @@ from ...creation import (
 from ...functions import where
 from ...ops.special import fma
 from ...tensor import Tensor, lift
-from .table import Operator, entries, overloads
+from .table import Operator, entries, overloads, unsupported
 
 
 def _elu(x: Tensor, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Tensor:
@@ -43,6 +43,15 @@ def _rsub(x: Tensor, other: Any, alpha: Any = 1) -> Tensor:
 def _prelu(x: Tensor, weight: Tensor) -> Tensor:
     """The weight broadcasts as it is."""
     return where(x > 0, x, x * weight)
+
+
+def _rrelu(
+    x: Tensor, noise: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False,
+    *_: Any,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    if training:
+        raise unsupported("rrelu_with_noise_functional", "training=True")
+    return x.rrelu(lower, upper), noise
 
 
 def _log_sigmoid_forward(x: Tensor) -> tuple[Tensor, None]:
@@ -103,6 +112,7 @@ ELEMENTWISE: dict[str, Operator] = {
     **entries(Tensor.gelu, "gelu.default"),
     **entries(_prelu, "_prelu_kernel.default"),
     **entries(Tensor.logsigmoid, "log_sigmoid.default"),
+    **entries(_rrelu, "rrelu_with_noise_functional.default"),
     **entries(_log_sigmoid_forward, "log_sigmoid_forward.default"),
     **entries(Tensor.sign, "sgn.default"),
     **entries(where, "where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar"),

@@ -359,7 +359,7 @@ INDEXING: dict[str, Operator] = {
     **_by_positive("default", Tensor.index_copy),
     **_by_positive("two", Tensor.scatter_reduce),
     **_by_positive("src value", Tensor.scatter),
-    **overloads("default", Tensor.take, Tensor.kthvalue),
+    **overloads("default", Tensor.take, Tensor.kthvalue, Tensor.one_hot),
     **entries(_bags, "_embedding_bag.default", "_embedding_bag_forward_only.default"),
     **entries(_searchsorted, "searchsorted.Tensor", "searchsorted.Scalar"),
     **overloads("Tensor Scalar", Tensor.bucketize),
