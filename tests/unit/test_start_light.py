@@ -36,7 +36,10 @@ PLANNING = (
 )  # fmt: skip
 """What it needs none of once its graph was planned."""
 
-FAMILIES = ("tunegrad.frontend.ops.", "tunegrad.frontend.vjp", "tunegrad.ir.math_coefficients")
+FAMILIES = (
+    "tunegrad.frontend.nodes.indexing", "tunegrad.frontend.ops.", "tunegrad.frontend.vjp",
+    "tunegrad.ir.math_coefficients", "tunegrad.ir.rewrites.ranges", "tunegrad.trial",
+)  # fmt: skip
 """What arithmetic by operators needs none of."""
 
 LAYERS = ("tunegrad.frontend.model", "tunegrad.frontend.nn")
