@@ -387,9 +387,9 @@ FAULTS = (
           "return None if isinstance(e, Value) and e.stage == total else e", "return e",
           "on floats"),
     Fault("weights on floats have the window the other way round",
-          "variants.rewrite:_Rewriting._bytes_of", "(*window, output, channel)",
+          "variants.rewrite:_Floats.of", "(*window, output, channel)",
           "(*window[::-1], output, channel)", "on floats"),
-    Fault("weights on floats are in the order of words", "variants.rewrite:_Rewriting._bytes_of",
+    Fault("weights on floats are in the order of words", "variants.rewrite:_Floats.of",
           ".swapaxes(-2, -3)", "", "on floats"),
     # graphs
     Fault("any number times anything is it", "folding:_map_rules",
