@@ -554,10 +554,7 @@ class Runners:
             run = self._direct[runner]
             return None if run is None else run(given)
         finally:
-            self._idle.append(runner)
-            if self._waiting:
-                with self._changed:
-                    self._changed.notify()
+            self._back(runner)
 
     def at_addresses(self, addresses: Sequence[int]) -> bool:
         """Run on memory at these addresses, as ``Runner.at_addresses`` says; False, and nothing has
@@ -573,10 +570,7 @@ class Runners:
                 run(addresses)
             return run is not None
         finally:
-            self._idle.append(runner)
-            if self._waiting:
-                with self._changed:
-                    self._changed.notify()
+            self._back(runner)
 
     def run(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
         """See ``Runner.run``."""
@@ -590,10 +584,13 @@ class Runners:
         try:
             return runner.run(arrays)
         finally:
-            self._idle.append(runner)
-            if self._waiting:
-                with self._changed:
-                    self._changed.notify()
+            self._back(runner)
+
+    def _back(self, runner: Runner) -> None:
+        self._idle.append(runner)
+        if self._waiting:
+            with self._changed:
+                self._changed.notify()
 
     def _waited_for(self) -> Runner:
         with self._changed:
