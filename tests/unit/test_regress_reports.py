@@ -314,12 +314,15 @@ def test_yardsticks_that_disagree_are_in_the_interval(
     assert f"yardstick stream of {MODEL}: {moved['stream']:.3f}x" in out
 
 
-def tuned(path: Path, seconds: float, *models: str, session: str = "t1", at_s: float = 1.0) -> None:
+def tuned(
+    path: Path, seconds: float, *models: str, session: str = "t1", at_s: float = 1.0,
+    here: Fingerprint = HERE,
+) -> None:  # fmt: skip
     """A store with a tune session of these models."""
     samples = tuple(seconds * x for x in (1.0, 1.01, 0.99, 1.0, 1.02, 0.98, 1.0, 1.01))
     with open_store(path, "write") as store, store.session("tune", 0, {}, "0.1.0", session):
         for model in models:
-            row = Latency(model, session, "tuned", HERE, samples, (2e-3,) * 8, session, at_s)
+            row = Latency(model, session, "tuned", here, samples, (2e-3,) * 8, session, at_s)
             store.record_latency(row)
 
 
@@ -353,6 +356,24 @@ def test_tuned_store_compares_with_a_sweep_by_its_whole_models(
     assert found.a == f"{nights}: sweep night19"
     (row,) = [row for row in found.rows if row.series == MODEL]
     assert row.ratio == pytest.approx(1.0 / row.a_ms, rel=0.02)
+
+
+def test_a_tuned_store_is_of_the_device_that_a_sweep_asked_for_by_its_number(
+    tmp_path: Path,
+) -> None:
+    gpu = Fingerprint(tuple(sorted({**dict(HERE.fields), "device": "cuda"}.items())))
+    with open_store(tmp_path / "a.db", "write") as store:
+        (night,) = World(nights=1, kernels=1).run(3)
+        with store.session(SWEEP, 0, {}, "0.1.0", night.sweep):
+            for row in night.rows.values():
+                if DEFAULTS not in row.model:
+                    store.record_latency(row)
+                    state = (("asked", "cuda:1"), *row.state[1:])
+                    store.record_latency(replace(row, state=state, fingerprint=gpu))
+    tuned(tmp_path / "b.db", 1e-3, MODEL, here=gpu)
+    found = compare(str(tmp_path / "a.db"), str(tmp_path / "b.db"), tmp_path / "a.db")
+    names = {f"{MODEL} on cuda:1", f"{MODEL} on cuda:1: default schedules"}
+    assert {row.series for row in found.rows} == names
 
 
 def test_store_with_neither_sweep_nor_tune_is_an_error(tmp_path: Path) -> None:

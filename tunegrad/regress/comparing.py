@@ -37,6 +37,7 @@ from .nights import (
     DEFAULTS,
     YARDSTICK,
     Night,
+    Place,
     ago,
     changed_clocks,
     changed_fields,
@@ -79,7 +80,8 @@ def compare(a: str, b: str, store: Path) -> CompareReport:
     one, two = _side(a, store), _side(b, store)
     tuned = one.tuned or two.tuned
     if tuned:
-        one, two = _whole_models(one), _whole_models(two)
+        asked = {n.place: _device(n) for s in (one, two) if not s.tuned for n in s.nights}
+        one, two = _whole_models(one, asked), _whole_models(two, asked)
     several = any(len({_device(n) for n in side.nights}) > 1 for side in (one, two))
     if several:
         one, two = _with_devices(one), _with_devices(two)
@@ -176,10 +178,16 @@ def _tuned(store: Store) -> tuple[Night, ...]:
     return (Night(last.session, last.created_s, place, with_defaults(newest)),)
 
 
-def _whole_models(side: _Side) -> _Side:
-    """Whole models alone, by their names; no history, which is of nights."""
+def _whole_models(side: _Side, asked: Mapping[Place, str]) -> _Side:
+    """Whole models alone, by their names; no history, which is of nights. A device is called what
+    a sweep on the same one ``asked`` for.
+    """
+
+    def named(night: Night, row: Latency) -> Latency:
+        return replace(row, state=(("asked", asked.get(night.place, _device(night))), *row.state))
+
     nights = tuple(
-        replace(n, rows={(s, ""): r for (s, _), r in n.rows.items() if _is_whole(s)})
+        replace(n, rows={(s, ""): named(n, r) for (s, _), r in n.rows.items() if _is_whole(s)})
         for n in side.nights
     )
     return replace(side, nights=nights, history=())
