@@ -8,6 +8,7 @@ import importlib.util
 import random
 from collections.abc import Callable
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,6 +18,13 @@ from numpy.typing import NDArray
 
 import tunegrad as tg
 from tunegrad.errors import IndexOutOfRange
+from tunegrad.ir.folding import fold_constants
+from tunegrad.ir.fusion import Fusion, LaunchPlan
+from tunegrad.ir.graph import Node
+from tunegrad.ir.interpret.evaluate import evaluate
+from tunegrad.ir.interpret.kernel import interpret
+from tunegrad.ir.verify.kernel import verify_kernel
+from tunegrad.runtime import Lifetime, lifetimes, plan_memory
 from tunegrad.runtime.mapped import MappedFileError, check_digest, write_arrays
 
 __all__ = ["ADDRESS_LAWS", "HAS_TORCH"]
@@ -190,6 +198,88 @@ def apart(rng: random.Random) -> None:
                 assert model.addresses == [x.data_ptr() for x in given]
 
 
+def _drawn_step(rng: random.Random) -> tuple[tuple[Node, ...], tuple[tuple[int, str], ...]]:
+    """New values of tensors, computed of each other, and a sum; which outputs replace inputs."""
+    state = [tg.Tensor.input(f"s{i}", (4, 4), "i32") for i in range(rng.randint(2, 3))]
+    made = [*state]
+    for _ in range(rng.randint(2, 5)):
+        x, y = (rng.choice(made) for _ in range(2))
+        x = x.T if rng.random() < 0.25 else x
+        made.append(
+            rng.choice((
+                x - y * 3, (x + y).contiguous(), tg.cat([x[2:], y[:2]], 0),
+                (x - y.max(1, keepdim=True)).contiguous(),
+                tg.cat([x[:2] @ y, y[:2] @ x], 0).contiguous(),
+            ))
+        )  # fmt: skip
+    new = [rng.choice(made[len(state) // 2 :]) for _ in state]
+    total = rng.choice(made).max()
+    news = tuple((i, f"s{i}") for i in range(len(state)))
+    return tuple(t.node for t in (*new, total)), news
+
+
+def in_memory(rng: random.Random) -> None:
+    """A step that writes over its inputs, with temporary buffers in one arena, computes what its
+    graph says, where each launch spoils the memory that it writes before it reads.
+    """
+    for _ in range(40):
+        outputs, news = _drawn_step(rng)
+        plan = Fusion.of(fold_constants(outputs), news=news, view_bytes=16).as_run()
+        draw = np.random.default_rng(rng.randrange(1 << 30))
+        inputs = {f"s{i}": draw.integers(-9, 10, (4, 4)).astype(np.int32) for i in range(3)}
+        wanted = evaluate(outputs, inputs)
+        for x, y in zip(wanted, _ran_in_arena(plan, inputs), strict=True):
+            assert (x == y).all(), f"in memory: {plan}"
+        starts = [rng.randrange(9) for _ in range(rng.randint(2, 30))]
+        spans = [Lifetime(rng.choice((1, 63, 65, 300)), n, n + rng.randrange(4)) for n in starts]
+        arena = plan_memory(spans)
+        for (a, at), (b, there) in combinations(zip(spans, arena.offsets, strict=True), 2):
+            apart = at + a.nbytes <= there or there + b.nbytes <= at
+            assert apart or a.last < b.first or b.last < a.first, f"in memory: {spans}"
+
+
+def _ran_in_arena(plan: LaunchPlan, inputs: dict[str, Array]) -> list[Array]:
+    spans, over = lifetimes(plan), dict(plan.over)
+    arena = plan_memory(tuple(spans.values()))
+    whole = np.full(arena.nbytes, 0x7B, np.uint8)
+    places = dict(zip(spans, arena.offsets, strict=True))
+    known: dict[int, Array] = {}
+
+    def memory(i: int) -> Array:
+        b = plan.buffers[i]
+        if i not in known:
+            if b.base is not None:
+                known[i] = memory(b.base)[b.start : b.start + b.nbytes]
+            elif i in over:
+                known[i] = memory(over[i])
+            elif i in places:
+                known[i] = whole[places[i] : places[i] + b.nbytes]
+            elif b.role == "input":
+                known[i] = b.layout.pack(inputs[b.name]).view(np.uint8).copy()
+            elif b.data is not None:
+                known[i] = b.layout.pack(b.data.array).view(np.uint8)
+            else:
+                known[i] = np.full(b.nbytes, 0x7B, np.uint8)
+        return known[i]
+
+    for launch in plan.launches:
+        k = launch.kernel
+        verify_kernel(k)
+        args = dict(zip((p.name for p in k.params), launch.args, strict=True))
+        replaced = set(k.overwritten.values())
+        for p in k.params:
+            if p.role == "out" and p.name not in replaced:
+                memory(args[p.name])[...] = 0x7B
+        given = {p.name: memory(args[p.name]).view(p.dtype.numpy).copy()
+                 for p in k.params if p.role != "out"}  # fmt: skip
+        for name, flat in interpret(k, given).items():
+            memory(args[name])[...] = flat.view(np.uint8)
+    return [
+        plan.buffers[i].layout.unpack(memory(i).view(plan.buffers[i].dtype.numpy))
+        for i in plan.outputs
+    ]
+
+
 def alone(rng: random.Random) -> None:
     """A graph that AOTAutograd's wrappers are left away from writes to its inputs, shares memory
     and rounds as PyTorch does: what is a view of an input stays one, autocast is not applied twice.
@@ -243,6 +333,8 @@ def written_files(rng: random.Random) -> None:
             raise AssertionError(f"bit {bit} of byte {at} of {len(whole)} may be another")
 
 
-ADDRESS_LAWS: dict[str, Law] = {"at addresses": at_addresses, "written files": written_files}
+ADDRESS_LAWS: dict[str, Law] = {
+    "at addresses": at_addresses, "in memory": in_memory, "written files": written_files,
+}  # fmt: skip
 if HAS_TORCH:
     ADDRESS_LAWS |= {"apart": apart, "alone": alone}

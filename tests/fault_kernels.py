@@ -158,6 +158,15 @@ CASES: Mapping[str, Case] = {
     "nan_made_a_number": _elementwise(lambda t: t * 0.5),
     "infinity_made_a_number": _elementwise(lambda t: t * 0.5),
     "axes_swapped": Case(lambda n: _x(5 + n, 5 + n).transpose(0, 1) + 1.0, ""),
+    "last_of_equal_elements": Case(lambda n: _x(*_rows(n)).argmax(1), ""),
+    "zero_is_above_zero": Case(lambda n: (_x(50 + n) > 0.0).cast("f32"), ""),
+    "nan_is_above_zero": Case(lambda n: (_x(50 + n) > 0.0).cast("f32"), ""),
+    "quotients_round_to_zero": Case(lambda n: _x(50 + n, dtype="i32") // 3, ""),
+    "shifts_of_negative_numbers_bring_zeros": Case(lambda n: _x(50 + n, dtype="i32") >> 1, ""),
+    "bytes_lose_their_sign": Case(lambda n: _x(50 + n, dtype="i8").cast("i32") * 3, ""),
+    "sums_of_integers_saturate": Case(
+        lambda n: _x(50 + n, dtype="i32") + _x(50 + n, dtype="i32", name="y"), ""
+    ),
     "skips_where_nothing_is_poison": _ADD,
     "copies_what_it_made_for_a_pointer": Case(
         lambda n: _x(2, 512 + n) + _x(512 + n, name="y"), _LANES

@@ -291,6 +291,23 @@ IN_MEANING: Mapping[str, Callable[[str], str]] = {
     "nan_made_a_number": _stores("where(eq(I, I), X, 0.0:f32)"),
     "infinity_made_a_number": _stores("where(lt(1e+38:f32, I), 3e+38:f32, X)"),
     "axes_swapped": _constant(r"p1\[b, a\]", "p1[a, b]"),
+    "last_of_equal_elements": lambda text: re.sub(
+        r"(v1 = )min( over .*), \d+:i32\)", r"\1max\2, -1:i32)", text
+    ),
+    "zero_is_above_zero": _constant(r"(lt\(0\.0:f32, (p1\[\w+\])\))", r"or(\1, eq(\2, 0.0:f32))"),
+    "nan_is_above_zero": _constant(r"(lt\(0\.0:f32, (p1\[\w+\])\))", r"or(\1, ne(\2, \2))"),
+    "quotients_round_to_zero": _constant(
+        r"(floordiv\((p1\[\w+\]), 3:i32\))",
+        r"where(lt(\2, 0:i32), neg(floordiv(neg(\2), 3:i32)), \1)",
+    ),
+    "shifts_of_negative_numbers_bring_zeros": _constant(
+        r"(shr\(p1\[\w+\], 1:i32\))", r"and(\1, 2147483647:i32)"
+    ),
+    "bytes_lose_their_sign": _constant(r"(i32\(p1\[\w+\]\))", r"and(\1, 255:i32)"),
+    "sums_of_integers_saturate": _constant(
+        r"add\((p1\[\w+\]), (p2\[\w+\])\)",
+        r"i32(min(max(add(i64(\1), i64(\2)), -2147483648:i64), 2147483647:i64))",
+    ),
 }
 
 
