@@ -21,7 +21,7 @@ from functools import partial
 from tests.fault_kernels import CASES, TARGET, is_caught, measured
 from tests.faults import HOOKS
 from tests.rewrite_faults import FAULTS, is_seen
-from tunegrad.devices import DeviceMeasurer
+from tunegrad.devices import DeviceMeasurer, Limits
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.trial import Status
 
@@ -29,6 +29,11 @@ __all__ = ["Row", "main"]
 
 _HONEST = 10
 """Of so many runs one measures the right kernel, too."""
+
+_LIMITS = Limits(worker_start_s=86_400.0)
+"""A worker is waited for until it says that it is ready, or dies: nothing else here needs an end,
+and a machine that runs a hundred times each fault is often busy.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +78,7 @@ def _rewrites(runs: int, only: str) -> Iterator[Row]:
 
 
 def _candidates(runs: int, only: str) -> Iterator[Row]:
-    with DeviceMeasurer(CpuDevice(TARGET), HOOKS, compile_workers=1) as device:
+    with DeviceMeasurer(CpuDevice(TARGET), HOOKS, _LIMITS, compile_workers=1) as device:
         for name in CASES:
             if only in name:
                 yield _row("candidates", name, runs, partial(_is_caught, device, name))

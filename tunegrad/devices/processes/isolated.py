@@ -231,10 +231,8 @@ class IsolatedWorker:
         channel = Channel(here)
         running = _Running(process, channel)
         try:
-            end_s = time.monotonic() + self._start_s
-            kind, found = channel.receive(
-                "", Protections, lambda: end_s - time.monotonic(), _REPLY_BYTES
-            )
+            left_s = _Left(self._start_s, process.pid or 0)
+            kind, found = channel.receive("", Protections, left_s, _REPLY_BYTES)
         except (ChannelClosed, ForgedReply):
             running.end()
             return None
