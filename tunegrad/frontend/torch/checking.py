@@ -331,7 +331,9 @@ def _amplified(call: Call, got: Sequence[Any], want: Sequence[Any]) -> bool:
 _EQUALS = ("aten.eq.Tensor", "aten.ne.Tensor")
 
 _NEAR = 8
-"""Units within which two moved numbers may have been equal: each was moved by some."""
+"""Units within which two moved numbers may have been equal: 5.7 standard deviations of how far two
+are moved apart. With 1 the gradient of a maximum that is computed again is refused.
+"""
 
 _IN_ANY_ORDER = ("aten.topk.default", "aten.sort.default")
 """Operators that may give equal elements in any order."""

@@ -82,7 +82,10 @@ _DEEPER_TERMS = 1 << 22
 """Terms of reductions in one another, of all samples, that are worked out of what differs."""
 
 _WHOLE, _DRAWN = 1 << 11, 1 << 7
-"""Elements of constants that are compared with their maps one and all, at most; and of others."""
+"""Elements of constants that are compared with their maps one and all, at most; and of others. The
+rewrites of ResNet-50 take 7.4 ms so, 6.9 without the first, 8.8 with four times as many of others,
+494 with all elements of all.
+"""
 
 _DEEP = 48
 """Operations between two places at which a chain without reductions may be cut."""
