@@ -1,6 +1,6 @@
 """Cost and gain of adding up long f32 sums in blocks: the same schedule with and without, in turns.
 
-    python -m benchmarks.long_sums [--threads N] [--rounds N] [--blocks 64,128,512,1024]
+    python -m benchmarks.long_sums [--threads N] [--rounds N] [--blocks 32,64,256]
     python -m benchmarks.long_sums --errors
 
 For each kernel, default schedules: the time over that of one chain (the median of the rounds'
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=1, help="threads of the team (default 1)")
     parser.add_argument("--rounds", type=int, default=15, help="turns of each program (default 15)")
     parser.add_argument(
-        "--blocks", default="64,128,512,1024", help="terms of other blocks, comma-separated"
+        "--blocks", default="32,64,256", help="terms of other blocks, comma-separated"
     )
     parser.add_argument(
         "--errors", action="store_true", help="relative errors of sums of 2^24 numbers instead"
@@ -134,14 +134,14 @@ def _print_errors(target: Target) -> None:
 
 def _lowered(kernel: Kernel, target: Target, block: int, text: str | None = None) -> Program:
     """A kernel under a schedule, or its first default one, its chains cut after ``block`` terms."""
-    before = reductions.BLOCK, reductions.MOST_PARTIALS
+    before = reductions.BLOCK, reductions.LONG_DOT
     reductions.BLOCK = block
-    reductions.MOST_PARTIALS = _CHAIN if block == _CHAIN else reductions.MOST_PARTIALS
+    reductions.LONG_DOT = _CHAIN if block == _CHAIN else reductions.LONG_DOT
     try:
         space = Space(kernel, target)
         return space.lower(space.defaults()[0] if text is None else Schedule.parse(text))
     finally:
-        reductions.BLOCK, reductions.MOST_PARTIALS = before
+        reductions.BLOCK, reductions.LONG_DOT = before
 
 
 def _in_turns(

@@ -64,7 +64,9 @@ def test_every_schedule_adds_up_in_the_kernel_s_accumulator(
             continue
         tried += 1
         body = list(walk(program.body))
-        assert {str(i.vtype.dtype) for i in body if isinstance(i, Register | Fold)} == {want}
+        found = {str(i.vtype.dtype) for i in body if isinstance(i, Register | Fold)}
+        assert want in found
+        assert found <= {want, "f64" if want == "f32" else want}, "blocks may be added in f64"
         if str(output.dtype) != want:  # partial sums would be rounded there
             assert not any(isinstance(i, Load) and i.buffer == output.name for i in body)
     assert tried >= 20

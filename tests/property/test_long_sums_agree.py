@@ -34,9 +34,9 @@ PARTIAL = {
 @pytest.fixture(autouse=True)
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reductions, "BLOCK", 3)
-    monkeypatch.setattr(reductions, "MOST_PARTIALS", 3)
-    monkeypatch.setattr(reductions, "LONG_SUM", 3)
     monkeypatch.setattr(reductions, "LONG_DOT", 4)
+    monkeypatch.setattr(reductions, "DOT_BLOCK", 2)
+    monkeypatch.setattr(reductions, "DOT_PARTIALS", 3)
 
 
 def in_registers(program: Program) -> bool:
@@ -76,7 +76,7 @@ def test_sums_in_blocks_agree_under_random_actions(target, seeds):
 def test_many_partial_sums_go_on_in_f64(text, depth):
     kernel = gemm(3, 8, depth)
     program = Space(kernel, CPU).lower(Schedule.parse(text))
-    assert in_memory(program) == (-(-depth // PARTIAL[text]) > reductions.MOST_PARTIALS)
+    assert in_memory(program) == (-(-depth // PARTIAL[text]) > reductions.DOT_PARTIALS)
     assert is_small(program)
     assert_agrees(kernel, program, text)
 
@@ -106,11 +106,11 @@ def test_a_row_in_blocks_agrees_whatever_its_tail(text, columns):
 
 
 def test_a_peeled_tail_is_a_block_of_its_own():
-    """Of 14 terms in copies of 4, three iterations are in blocks; the last two terms are added and
+    """Of 14 terms in copies of 3, four iterations are in blocks; the last two terms are added and
     flushed.
     """
     program = Space(row_sum(1, 14), CPU).lower(
-        Schedule.parse("tile(axis=k, size=4) unroll(axis=k1)")
+        Schedule.parse("tile(axis=k, size=3) unroll(axis=k1)")
     )
     writes = [
         i.name for i in walk(program.body) if isinstance(i, Write) and i.name.endswith(".wide")

@@ -8,12 +8,11 @@ from benchmarks.hand_schedules import AVX512, gemm, row_sum
 from tunegrad.ir.dtypes import F32, F64, I32, I64, DType
 from tunegrad.ir.expr import Apply, Expr, Load, Op, Value
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
-from tunegrad.ir.program import Compute, For, Program, Register, walk
+from tunegrad.ir.program import Compute, For, Program, Register, Write, walk
 from tunegrad.opts import Schedule, Space
 from tunegrad.opts.lowering.reductions import (
     BLOCK,
     LONG_DOT,
-    LONG_SUM,
     Cut,
     cut_of,
     has_wide_partials,
@@ -48,10 +47,10 @@ def test_long_row_adds_blocks_in_f64():
         "  register v0.wide f64\n"
         "  %2 = 0.0 f64\n"
         "  v0.wide = %2 f64\n"
-        "  for k.block in 4096:\n"
-        "    for k.step in 256:\n"
+        "  for k.block in 65536:\n"
+        "    for k.step in 16:\n"
         "      %3 = v0 f32\n"
-        "      %4 = X[256*k.block+k.step] f32\n"
+        "      %4 = X[16*k.block+k.step] f32\n"
         "      %5 = add %3 %4 f32\n"
         "      v0 = %5 f32\n"
         "    %6 = v0 f32\n"
@@ -69,9 +68,9 @@ def test_long_row_adds_blocks_in_f64():
     )
 
 
-@pytest.mark.parametrize(("kernel", "limit"), [(row_sum, LONG_SUM), (gemm, LONG_DOT)])
+@pytest.mark.parametrize(("kernel", "limit"), [(row_sum, BLOCK), (gemm, LONG_DOT)])
 def test_limits_themselves_are_one_chain(kernel, limit):
-    make = (lambda n: row_sum(1, n)) if kernel is row_sum else (lambda n: gemm(1, 1, n))
+    make = (lambda n: row_sum(1, n)) if kernel is row_sum else (lambda n: gemm(1, 2, n))
     assert cut(make(limit)) is None
     assert cut(make(limit + 1)) is not None
 
@@ -84,8 +83,30 @@ def test_squares_are_cut_where_other_sums_are():
         total = Reduce("v0", Op.ADD, (k,), Apply(Op.MUL, (x, x), F32), F32)
         return Kernel(params, (), (total, Store("S", (), Value("v0", F32))))
 
-    assert cut(squares(LONG_SUM)) is None
-    assert cut(squares(LONG_SUM + 1)) is not None
+    assert cut(squares(BLOCK)) is None
+    assert cut(squares(BLOCK + 1)) is not None
+
+
+@pytest.mark.parametrize("terms", [BLOCK + 1, BLOCK * BLOCK, BLOCK * BLOCK + 1])
+def test_few_blocks_are_added_in_f32(terms):
+    found = cut(row_sum(1, terms))
+    assert found is not None
+    assert found.wide == (F32 if -(-terms // found.step) <= BLOCK else F64)
+
+
+def test_products_of_what_is_read_once_are_terms():
+    """A dot product, or the gradient of a batch norm's weight, is no contraction."""
+    c, k = Axis("c", 4), Axis("k", 2 * BLOCK)
+    x, y = (Load(name, (k.index, c.index), F32) for name in "XY")
+    total = Reduce("v0", Op.ADD, (k,), Apply(Op.MUL, (x, y), F32), F32)
+    params = (
+        Param.dense("S", F32, (4,), "out"),
+        Param.dense("X", F32, (2 * BLOCK, 4), "in"),
+        Param.dense("Y", F32, (2 * BLOCK, 4), "in"),
+    )
+    kernel = Kernel(params, (c,), (total, Store("S", (c.index,), Value("v0", F32))))
+    assert cut(kernel) == Cut("k", BLOCK, wide=F32)
+    assert cut(gemm(1, 4, 2 * BLOCK)) is None
 
 
 @pytest.mark.parametrize(
@@ -101,17 +122,28 @@ def test_what_is_exact_or_wide_is_one_chain(op, dtype):
 @pytest.mark.parametrize(
     ("text", "loop", "step"),
     [
-        ("", "k", 256),
-        ("tile(axis=k, size=1024)", "k1", 256),
-        ("tile(axis=k, size=64)", "k0", 4),
-        ("tile(axis=k, size=8) unroll(axis=k1)", "k0", 32),
-        ("tile(axis=k, size=48)", "k0", 3),
-        ("tile(axis=k, size=200)", "k0", 1),
-        (LANES, "k0", 256),
+        ("", "k", 16),
+        ("tile(axis=k, size=64)", "k1", 16),
+        ("tile(axis=k, size=4)", "k0", 4),
+        ("tile(axis=k, size=8) unroll(axis=k1)", "k0", 2),
+        ("tile(axis=k, size=3)", "k0", 2),
+        ("tile(axis=k, size=12)", "k0", 1),
+        (LANES, "k0", 16),
     ],
 )
 def test_the_loop_that_exceeds_a_block_is_cut(text, loop, step):
     assert cut(row_sum(1, 1 << 20), text) == Cut(loop, step)
+
+
+def test_copies_of_a_long_iteration_are_flushed_between():
+    text = "tile(axis=k, size=40) unroll(axis=k1)"
+    assert cut(row_sum(1, 4000), text) == Cut("k0", 1, copies=BLOCK)
+    writes = [
+        i.name
+        for i in walk(lower(row_sum(1, 40), "unroll(axis=k)").body)
+        if isinstance(i, Write) and i.name == "v0.wide"
+    ]
+    assert len(writes) == 3, "identity, and after 16 and 32 of 40"
 
 
 @pytest.mark.parametrize("extent", [(1 << 20) + 1, 1_000_003, 999_999, 1 << 31])

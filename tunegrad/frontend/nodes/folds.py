@@ -100,7 +100,8 @@ def fold(op: Op, x: Node, axis: Axes, keepdims: bool, accumulate: DTypeLike | No
             )
         return _without(_extremum(op, x, axes), axes, keepdims)
     whole = U64 if x.dtype == U64 else I64
-    acc = accumulator(name, x.dtype, accumulate, None if x.dtype.is_float else whole)
+    exact = F64 if op is Op.MUL else None  # each product rounds all that are in it
+    acc = accumulator(name, x.dtype, accumulate, exact if x.dtype.is_float else whole)
     total = graph.reduce(op, graph.cast(x, acc), axes)
     return graph.cast(_without(total, axes, keepdims), x.dtype if x.dtype.is_float else acc)
 

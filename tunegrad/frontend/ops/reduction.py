@@ -43,23 +43,19 @@ def nanmean(input: Handle, dim: Axes = None, keepdim: bool = False) -> Handle:
     return (nansum(x, dim, keepdim) / numbers)._as(input.float_type)
 
 
-def _around_vjp(g: Handle, _: Handle, x: Handle, axes: tuple[int, ...]) -> Handle:
+def _variance_vjp(g: Handle, _: Handle, x: Handle, axes: tuple[int, ...], freedom: float) -> Handle:
     """d(sum of (x - mean)^2) = 2 (x - mean) dx"""
-    return (x - x.mean(axes, True)) * (g * 2)
+    return (x - x.mean(axes, True)) * (g * (2 / freedom))
 
 
-@custom_vjp(_around_vjp)
-def _around(x: Handle, axes: tuple[int, ...]) -> Handle:
-    """The sum of squared distances from the mean, in two passes. The mean is a first element and
-    the mean distance from it: far from zero, sums of distances are as exact as those around it.
+@custom_vjp(_variance_vjp)
+def _variance(x: Handle, axes: tuple[int, ...], freedom: float) -> Handle:
+    """The sum of squared distances from the mean over the degrees of freedom, in two passes of f64:
+    far from zero it is as exact as around it.
     """
-    first = x
-    for axis in axes:
-        first = first.narrow(axis, 0, min(1, x.shape[axis]))
-    distance = x - (first + (x - first).mean(axes, True))
-    squares, total = (distance * distance).sum(axes, True), distance.sum(axes, True)
-    # for numbers around 1e7, the mean's rounding is large
-    return (squares - total * (total / float(_count(x, axes) or 1))).clamp(0)
+    wide = x.cast("f64")
+    distance = wide - wide.mean(axes, True)
+    return ((distance * distance).sum(axes, True) / freedom).cast(x.dtype)
 
 
 @operation
@@ -71,20 +67,18 @@ def var(
     *,
     correction: float | None = None,
 ) -> Handle:
-    """The variance over ``dim``, in two passes: squared distances from the mean over ``count -
-    correction``, corrected for how far the mean was rounded (Chan, Golub and LeVeque 1983).
+    """The variance over ``dim``: squared distances from the mean over ``count - correction``, added
+    up in f64.
 
     ``correction`` is 1, the sample's, or 0, the population's (numpy's default), where
     ``unbiased`` is false.
     """
     axes = axes_of("var", dim, input.shape)
-    x = input._wide()
-    around = _around(x, axes)
     count = _count(input, axes)
     less = float(unbiased) if correction is None else float(correction)
     freedom = max(0.0, count - less) if count else math.nan
-    found = around if keepdim else around.squeeze(axes)
-    return (found / freedom)._as(input.float_type)
+    found = _variance(input._wide(), axes, freedom)
+    return (found if keepdim else found.squeeze(axes))._as(input.float_type)
 
 
 def _root_vjp(g: Handle, y: Handle, _: Handle) -> Handle:

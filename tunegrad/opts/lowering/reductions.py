@@ -1,4 +1,4 @@
-"""Reductions in parts: long f32 sums in blocks (``Cut``), and shares of work-items (``Exchange``,
+"""Reductions in parts: f32 sums in blocks (``Cut``), and shares of work-items (``Exchange``,
 ``Shares``).
 """
 
@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import isqrt, prod
 
-from tunegrad.ir.dtypes import F32
-from tunegrad.ir.expr import Apply, Op
+from tunegrad.ir.dtypes import F32, F64, DType
+from tunegrad.ir.expr import Apply, Op, leaves, names_of
 from tunegrad.ir.index import ALWAYS, Index, as_index, var
-from tunegrad.ir.kernel import Reduce, identity
+from tunegrad.ir.kernel import Kernel, Reduce, identity
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
 from tunegrad.ir.pipelines import WARP
 from tunegrad.ir.program import Alloc, Barrier, For, Instr, Shuffle, VType, Write
@@ -18,31 +18,21 @@ from tunegrad.lazy import dataclass
 
 from .builder import Builder, Known
 
-BLOCK = 256
-"""Terms between two additions in f64. Of uniform numbers a chain of 256 has an error of 0.22
-sqrt(256) u = 2e-7 (one standard deviation), so that five of them stay within 1e-6; the five
-operations of a flush are 2 % of its additions.
+BLOCK = 16
+"""Terms of a sum between two additions in f64, and partial sums that are added in f32 in memory:
+as long a chain as PyTorch's, whose results add up levels of 16 each.
 """
 
-MOST_PARTIALS = 64
-"""Partial sums that are added in f32 in memory: a quarter of a block, because their errors are the
-last ones and no others average them out (the largest of 6,144 results of a product in 256 partial
-sums was 7e-7 off).
-"""
-
-LONG_SUM = 1024
-
-LONG_DOT = 8192
-"""Terms of one accumulator above which sums, and sums of products, are cut: sums, those of squares
-among them, are bound by memory, where a flush costs nothing. No sum of ResNet-50 or of the encoder
-is as long (at most 768, and 4,608 products).
+LONG_DOT, DOT_BLOCK, DOT_PARTIALS = 8192, 256, 64
+"""The same of a contraction, whose factors are read again for other results, and whose accumulators
+fill the registers: it is cut above so many terms, into such blocks, or so many partial sums.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """After every ``step`` iterations of ``loop``, accumulators are added into their f64
-    registers.
+    """After every ``step`` iterations of ``loop``, accumulators are added into registers of type
+    ``wide``.
 
     A chain of n additions in f32 has an error of up to n u sum|x|, u = 2^-24, and from 2^24 equal
     terms on it stands still. So a sum whose accumulators would take many terms is cut, wherever its
@@ -53,7 +43,7 @@ class Cut:
         for r in R:                                       C = C + sum over k1
             v0 += x[r]
             -->                                           -->
-        v0 = 0, v0.wide = 0 (f64)                     for k0 in many:
+        v0 = 0, v0.wide = 0                           for k0 in many:
         for r.block in R / b:                             v0.partial[..] += sum over k1    (f64)
             for r.step in b:                          C = v0.partial[..]                   (last k0)
                 v0 += x[r.block * b + r.step]
@@ -62,56 +52,81 @@ class Cut:
 
     By hand, ``x.sum()`` of 2^31 numbers in one serial loop is
 
-        for r.block in 8388608:
-            for r.step in 256: v0 += x[256 * r.block + r.step]
+        for r.block in 134217728:
+            for r.step in 16: v0 += x[16 * r.block + r.step]
             v0.wide += f64(v0);  v0 = 0
         out = f32(v0.wide)
 
     and every lane and every copy of an ``upcast`` reduce loop has a ``.wide`` of its own; lanes and
-    copies are few, and are folded in f32 as ever. The loop that is cut is the one in which the
-    terms of an iteration and of all loops inside it first exceed a block; a partial iteration that
-    is peeled off after it is a block of its own.
+    copies are few, and are folded in f32 as ever. As many blocks as a block has terms are added in
+    f32, more of them in f64. The loop that is cut is the one in which the terms of an iteration and
+    of all loops inside it first exceed a block; a partial iteration that is peeled off after it is
+    a block of its own. Where one iteration is longer than a block, each accumulator is flushed
+    after ``copies`` of its terms, too (0: never).
 
-    With n terms an accumulator and m blocks its error is at most (BLOCK - 1) u + m 2^-53 + u of
-    sum|x|, to first order (N. J. Higham, Accuracy and Stability of Numerical Algorithms, section
-    4.2: blocks), where one chain has (n - 1) u. Short sums stay one chain: ``LONG_SUM`` and
-    ``LONG_DOT`` say above how many terms they are cut. Integers, f64, MAX, MIN and PROD are never
-    cut.
+    With n terms an accumulator and m blocks its error is at most (2 BLOCK - 1) u, or (BLOCK - 1) u
+    + m 2^-53 + u, of sum|x|, to first order (N. J. Higham, Accuracy and Stability of Numerical
+    Algorithms, section 4.2: blocks), where one chain has (n - 1) u. Integers, f64, MAX, MIN and
+    PROD are never cut.
     """
 
     loop: str
     step: int
+    copies: int = 0
+    wide: DType = F64
 
 
 def cut_of(tree: LoopTree, stage: int) -> Cut | None:
     """The cut of a reduce stage's chain inside the region; None where the chain is short or
     exact.
     """
-    own = _chain(tree, stage)
-    if not _is_long(tree, stage) or prod(x.extent for x in own) <= BLOCK:
+    own, block = _chain(tree, stage), _block(tree, stage)
+    terms = prod(x.extent for x in own)
+    if block is None or terms <= block:
         return None
     inside = prod(x.extent for x in own if x.kind is LoopKind.UNROLL)
+    copies = block if inside > block else 0
     serial = [x for x in own if x.kind is LoopKind.SERIAL and x.extent > 1]
     for loop in reversed(serial):
-        if inside * loop.extent > BLOCK:
-            return Cut(loop.name, _step(loop.extent, max(1, BLOCK // inside)))
+        if inside * loop.extent > block:
+            step = _step(loop.extent, max(1, block // inside))
+            return Cut(loop.name, step, copies, _wide(terms, copies or step * inside))
         inside *= loop.extent
-    return None  # one iteration, unrolled: as many instructions as terms
+    return Cut("", 1, copies, _wide(terms, copies))
 
 
 def has_wide_partials(tree: LoopTree, stage: int) -> bool:
     """True if the partial sums that a reduce stage keeps in memory are f64."""
-    return _is_long(tree, stage) and prod(x.extent for x in tree.partial) > MOST_PARTIALS
+    block = _block(tree, stage)
+    most = DOT_PARTIALS if block == DOT_BLOCK else block
+    return most is not None and prod(x.extent for x in tree.partial) > most
 
 
-def _is_long(tree: LoopTree, stage: int) -> bool:
+def _block(tree: LoopTree, stage: int) -> int | None:
+    """Terms of a block of a reduce stage's sum; None where it is exact, or a short contraction."""
     s = tree.kernel.stages[stage]
     if not isinstance(s, Reduce) or s.op is not Op.ADD or s.dtype != F32:
-        return False
+        return None
+    if not _contracts(tree.kernel, s):
+        return BLOCK
     terms = prod(x.extent for x in (*_chain(tree, stage), *tree.partial))
+    return DOT_BLOCK if terms > LONG_DOT else None
+
+
+def _contracts(kernel: Kernel, s: Reduce) -> bool:
+    """True for sums of products of which a factor is read again for other results."""
     x = s.expr
-    products = isinstance(x, Apply) and x.op in (Op.MUL, Op.DOT2) and x.args[0] != x.args[1]
-    return terms > (LONG_DOT if products else LONG_SUM)
+    if not isinstance(x, Apply) or x.op not in (Op.MUL, Op.DOT2):
+        return False
+    summed = {a.name for a in s.folds if a.extent > 1}
+    shared = {a.name for a in (*kernel.axes, *s.row) if a.extent > 1}
+    factors = [frozenset[str]().union(*map(names_of, leaves(y))) for y in x.args]
+    return any(summed <= names and not shared <= names for names in factors)
+
+
+def _wide(terms: int, block: int) -> DType:
+    """The type in which blocks of a chain are added."""
+    return F32 if -(-terms // block) <= BLOCK else F64
 
 
 def _chain(tree: LoopTree, stage: int) -> list[Loop]:

@@ -15,6 +15,7 @@ is a pipeline.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
@@ -87,10 +88,14 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The cut of a chain of additions, and code that adds accumulators into wide ones."""
+    """The cut of a chain, and code that adds accumulators, all or those named, into wide ones."""
 
     cut: Cut
-    flush: Callable[[], None]
+    flush: Callable[..., None]
+
+
+Body = Callable[[Env, Limits, Blocks | None], None]
+"""Emits an iteration of a chain that is perhaps cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,11 +247,11 @@ class Region:
         points = self.points(list(self.tree.shared_registers), limits, self.lanes_of[first])
         begun = [self._begun(i, s, points) for i, s in run]
 
-        def body(env: Env, inner: Limits) -> None:
+        def body(env: Env, inner: Limits, blocks: Blocks | None) -> None:
             for sums in begun:
                 names = {a.name: b.name for a, b in zip(r.axes, sums.reduce.axes, strict=True)}
                 its = {names.get(axis, axis): n for axis, n in inner.items()}
-                self._update(sums, self._moved(first, sums.stage, env), its)
+                self._update(sums, self._moved(first, sums.stage, env), its, blocks)
 
         self._chain(first, Where({}, limits), begun, points, body)
         for sums in begun:
@@ -312,8 +317,8 @@ class Region:
         sums = self._begun(i, s, points)
         local = None if s.rows else self.own_items(i)
 
-        def body(env: Env, inner: Limits) -> None:
-            self._update(sums, env, inner)
+        def body(env: Env, inner: Limits, blocks: Blocks | None) -> None:
+            self._update(sums, env, inner, blocks)
 
         if local is not None:
             self._over_items(sums, local, where, points, body)
@@ -348,13 +353,12 @@ class Region:
             self.partial_sums(i, s, limits, points)
 
     def _chain(
-        self, i: int, where: Where, chains: Sequence[Sums], points: list[Point],
-        body: Callable[[Env, Limits], None],
-    ) -> None:  # fmt: skip
-        """The loops of reductions like stage ``i``; f64 registers take cut chains' block sums."""
+        self, i: int, where: Where, chains: Sequence[Sums], points: list[Point], body: Body
+    ) -> None:
+        """The loops of reductions like stage ``i``; wide registers take cut chains' block sums."""
         b, cut = self.b, cut_of(self.tree, i)
         if cut is None:
-            self.loops(i, where.at, where.env, where.limits, body)
+            self.loops(i, where.at, where.env, where.limits, lambda e, n: body(e, n, None))
             return
         types = {
             _register(x.reduce.name, p + c): x.vtype
@@ -362,25 +366,29 @@ class Region:
             for p in points
             for c in x.spread
         }
-        wides = {name: VType(F64, vtype.lanes) for name, vtype in types.items()}
+        wides = {name: VType(cut.wide, vtype.lanes) for name, vtype in types.items()}
         for name, wide in wides.items():
             b.register(f"{name}.wide", wide, 0.0)
 
         def total(name: str) -> Known:
-            """The sum of the f64 register and the open block."""
+            """The sum of the wide register and the open block."""
             part, old = b.read(name, types[name]), b.read(f"{name}.wide", wides[name])
-            return b.compute(Op.ADD, [old, b.convert(part, F64)], [F64] * 2, F64)
+            both = [old, self._as(part, types[name].dtype, cut.wide)]
+            return b.compute(Op.ADD, both, [cut.wide] * 2, cut.wide)
 
-        def flush() -> None:
-            for name, vtype in types.items():
+        def flush(*names: str) -> None:
+            for name in names or types:
+                vtype = types[name]
                 b.add(Write(f"{name}.wide", total(name)[0], wides[name]))
                 b.add(Write(name, b.number(0.0, vtype.dtype, vtype.lanes), vtype))
 
-        self.loops(i, where.at, where.env, where.limits, body, Blocks(cut, flush))
+        blocks = Blocks(cut, flush)
+        run = where.at, where.env, where.limits, lambda e, n: body(e, n, blocks)
+        self.loops(i, *run, blocks)
         for name, vtype in types.items():
-            b.add(Write(name, b.convert(total(name), vtype.dtype)[0], vtype))
+            b.add(Write(name, self._as(total(name), cut.wide, vtype.dtype)[0], vtype))
 
-    def _update(self, sums: Sums, env: Env, limits: Limits) -> None:
+    def _update(self, sums: Sums, env: Env, limits: Limits, blocks: Blocks | None) -> None:
         i, s, vtype = sums.stage, sums.reduce, sums.vtype
         if self.tree.matrix is not None:
             self._by_unit(i, s, env, vtype)
@@ -394,9 +402,14 @@ class Region:
         rows = {x.name for x in own if not x.reduce}
         upcasts = {x.name for x in own if x.kind is LoopKind.UPCAST and x.reduce}
         parts = shared_names, rows, upcasts
+        added = Counter[str]()
         for p in self.points([*own, *tree.shared_registers], limits, lane):
             where = tuple(q for names in parts for q in p if q[0] in names)
             name = _register(s.name, where)
+            if blocks is not None and blocks.cut.copies and added[name] == blocks.cut.copies:
+                blocks.flush(name)
+                del added[name]
+            added[name] += 1
             active = self.active(lane, p, limits)
             old = b.read(name, vtype)
             new = self._fold_in(values, s, old, p, active)
@@ -459,7 +472,7 @@ class Region:
 
     def _over_items(
         self, sums: Sums, local: Loop, where: Where, points: list[Point],
-        body: Callable[[Env, Limits], None],
+        body: Body,
     ) -> None:  # fmt: skip
         """Each work-item folds its share; then shares are folded, in their warp or in memory."""
         i, s, vtype, spread = sums.stage, sums.reduce, sums.vtype, sums.spread
