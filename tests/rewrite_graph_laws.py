@@ -46,6 +46,7 @@ from tunegrad.ir.rewrites import (
     quantised,
     round_factors,
     switched,
+    whole_biases,
 )
 from tunegrad.ir.rewrites.sums import Repeats, chain
 from tunegrad.ir.target import Target
@@ -396,8 +397,11 @@ def small_bytes(rng: random.Random, shape: tuple[int, ...], dtype: DType) -> Arr
     return drawn.integers(dtype.least, dtype.greatest, shape, dtype.numpy, endpoint=True)
 
 
-def scaled_sums(rng: random.Random) -> tuple[Node, dict[str, Array]]:
-    """A linear layer or a convolution of bytes with a bias, beside another, divided by a scale."""
+def scaled_sums(rng: random.Random, *, whole: bool = False) -> tuple[Node, dict[str, Array]]:
+    """A linear layer or a convolution of bytes with a bias, beside another, divided by a scale.
+
+    ``whole``: alone, with a bias of integers, whose scale is the sum's or another one.
+    """
     drawn = np.random.default_rng(rng.randrange(1 << 30))
     conv = rng.random() < 0.5
     shape = (1, 4, 5, 6) if conv else (3, 16)
@@ -408,10 +412,16 @@ def scaled_sums(rng: random.Random) -> tuple[Node, dict[str, Array]]:
         by = drawn.uniform(0.001, 0.003, (8, 1, 1, 1) if conv else (1, 8)).astype(np.float32)
         weights = w.cast("f32") * Tensor.constant(by)
         made = x.conv2d(weights, padding=1) if conv else x @ weights
+        if whole:
+            large = rng.choice((1000, 1000, 1 << 30))
+            steps = drawn.integers(-large, large, by.reshape(-1).shape, np.int32)
+            scale = by.reshape(-1) * np.float32(0.02 * rng.choice((1.0, 1.0, 1.5)))
+            added = Tensor.constant(steps).cast("f32") * Tensor.constant(scale)
+            return made + (added.reshape(8, 1, 1) if conv else added)
         bias = drawn.uniform(1, 2, (8, 1, 1) if conv else (8,)).astype(np.float32)
         return made + Tensor.constant(bias) if rng.random() < 0.8 else made
 
-    total = layer("x") + layer("y") if rng.random() < 0.5 else layer("x")
+    total = layer("x") + layer("y") if not whole and rng.random() < 0.5 else layer("x")
     total = total / Tensor.constant(np.float32(rng.choice((0.03, 0.5, 3.0))))
     return total.node, {name: small_bytes(rng, shape, U8) for name in "xy"}
 
@@ -433,6 +443,14 @@ def scales(rng: random.Random) -> None:
         changed += after is not before
         kept("scales", before, after, inputs, rounds=True)
     assert changed >= 10
+    changed = 0
+    for _ in range(20):
+        drawn, inputs = scaled_sums(rng, whole=True)
+        (before,) = joined_scales(quad_dots((drawn,), VNNI, floats=True))
+        (after,) = whole_biases((before,))
+        changed += after is not before
+        kept("scales", before, after, inputs, rounds=True)
+    assert 5 <= changed <= 15
 
 
 def quantised_products(rng: random.Random) -> None:

@@ -35,7 +35,14 @@ from tunegrad.ir.dtypes import DType, dtype_of
 from tunegrad.ir.folding import fold_constants, known_outputs
 from tunegrad.ir.fusion import Fusion, Images, LaunchPlan, New, in_place
 from tunegrad.ir.graph import Node, Step
-from tunegrad.ir.rewrites import joined_scales, narrowed, pair_dots, quad_dots, round_factors
+from tunegrad.ir.rewrites import (
+    joined_scales,
+    narrowed,
+    pair_dots,
+    quad_dots,
+    round_factors,
+    whole_biases,
+)
 from tunegrad.ir.target import Target
 from tunegrad.ir.validate import validated, validated_rewrite
 from tunegrad.ir.variants import rewrite
@@ -127,7 +134,8 @@ def _join_scales(graph: Rewritten, context: GraphContext) -> Rewritten:
     if made is graph:
         return graph
     validated_rewrite(context.given, made.outputs, made.steps)
-    return Rewritten(made.outputs, since=made.outputs)
+    outputs = whole_biases(made.outputs)
+    return Rewritten(outputs, since=outputs)
 
 
 def _narrow(graph: Rewritten, context: GraphContext) -> Rewritten:

@@ -5,6 +5,7 @@ compare bytes, and steps of the same scale are the bytes themselves.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -151,6 +152,62 @@ def test_compiled_steps_saturate_and_round_to_even(zero: int, length: int) -> No
     apart = (want - np.float32(zero)) * np.float32(0.5)
     np.testing.assert_array_equal(got[1], apart + (q - np.float32(zero)) * np.float32(0.25))
     np.testing.assert_array_equal(got[2], np.nan_to_num(np.clip(np.rint(given), 0, 255)))
+
+
+@pytest.mark.parametrize("kind", ["u8", "i8"])
+def test_a_scaled_integer_is_rounded_to_a_byte_once(kind: str) -> None:
+    """In f32 some products are halves of steps, which those of the same numbers are not."""
+    whole, scale = np.arange(-(1 << 20), 1 << 20, dtype=np.int32), np.float32(1.23e-4)
+
+    def made(x: Tensor) -> Tensor:
+        product = x.cast("f32") * Tensor.constant(scale)
+        low, high = (0.0, 255.0) if kind == "u8" else (-128.0, 127.0)
+        return (product.round() + byte(3, kind)).clamp(low, high).cast(kind)
+
+    got = tg.compile(made, Tensor(whole), store=False)(whole)
+    ends = (0, 255) if kind == "u8" else (-128, 127)
+    want = np.clip(np.rint(whole * np.float64(scale)) + 3, *ends)
+    twice = np.clip(np.rint(whole.astype(np.float32) * scale) + 3, *ends)
+    assert (want != twice).any()
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize(("channels", "groups"), [(16, 1), (32, 32)])
+def test_a_file_in_either_form_is_the_integers_of_its_reference(
+    channels: int, groups: int, tmp_path: Path
+) -> None:
+    """QDQ around a convolution with a bias of integers, and QLinearConv: all elements, in the sums
+    of integers and the product in f64 of onnx's reference.
+    """
+    onnx = pytest.importorskip("onnx")
+    reference = pytest.importorskip("onnx.reference")
+    rng = np.random.default_rng(channels)
+    by = rng.uniform(0.001, 0.003, 32).astype(np.float32)
+    given = {
+        "xs": np.float32(0.02), "xz": np.uint8(7), "ws": by, "wz": np.zeros(32, np.int8),
+        "ys": np.float32(0.013), "yz": np.uint8(100), "bs": by * np.float32(0.02),
+        "w": rng.integers(-127, 128, (32, channels // groups, 3, 3), np.int8),
+        "b": rng.integers(-9000, 9000, 32, np.int32),
+    }  # fmt: skip
+    attributes = f"pads = [1, 1, 1, 1], group = {groups}"
+    head = f"agraph (uint8[1,{channels},24,24] x) => (uint8[1,32,24,24] y)"
+    bodies = (
+        f"{{ y = QLinearConv <{attributes}> (x, xs, xz, w, ws, wz, ys, yz, b) }}",
+        f"""{{ fx = DequantizeLinear (x, xs, xz) fw = DequantizeLinear <axis = 0> (w, ws, wz)
+        fb = DequantizeLinear <axis = 0> (b, bs) fy = Conv <{attributes}> (fx, fw, fb)
+        y = QuantizeLinear (fy, ys, yz) }}""",
+    )
+    x = rng.integers(0, 256, (1, channels, 24, 24), np.uint8)
+    want = None
+    for i, body in enumerate(bodies):
+        model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 19]> {head} {body}')
+        held = [onnx.numpy_helper.from_array(np.asarray(v), k) for k, v in given.items()]
+        model.graph.initializer.extend(v for v in held if v.name != "bs" or i)
+        if want is None:
+            (want,) = reference.ReferenceEvaluator(model).run(None, {"x": x})
+        path = tmp_path / f"{i}.onnx"
+        onnx.save(model, path)
+        np.testing.assert_array_equal(tg.load(str(path), store=False)(x), want)
 
 
 @pytest.mark.parametrize("scale", [0.0, 1e-38, 2.0**40, np.inf, np.nan, -0.5])

@@ -173,6 +173,10 @@ class Store:
     stream: bool = False
 
 
+ROUNDING = 1.5 * 2**23
+"""A float to which and from which others are added to round them: its neighbours are integers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Compute:
     """``id`` = ``op(args)``; arguments and result have equal lanes.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import F32, I8, I16, I32, U8, U8X4, U16, DType
 from tunegrad.ir.expr import Op
-from tunegrad.ir.program import VType
+from tunegrad.ir.program import ROUNDING, VType
 
 from .llvm_values import LlvmValues, literal, ltype, mask_type, scalar_type, suffix_of
 
@@ -94,16 +94,22 @@ def _whole(to: LlvmValues, v: str, s: VType, t: VType) -> str:
 #     u8(round(y) + z)          -->    u8(clamp(nearest(min(y, 512)) + z, 0, 255))
 #     f32(that) - z             -->    f32(clamp(nearest(min(y, 512)), -z, 255 - z))
 #     f32(q) - z                -->    f32(q - z)
+#     nearest(fma(a, b, C) - C) -->    bits(max(fma(a, b, C), C - z)) - bits(C)
 #
-# ``nearest`` gives the least i32 for a NaN, and for what is below that; z is a byte.
+# ``nearest`` gives the least i32 for a NaN, and for what is below that; z is a byte. C is where
+# floats are integers, so that their bits count: what is above C - 256 is as bits in the same order.
 
 
 _ABOVE = 512.0
 """A number of steps, and so is all above it, that is the greatest byte with any zero point."""
+_BITS = 0x4B400000
+"""ROUNDING as bits."""
 
 
 def _stepped(to: LlvmValues, v: str, s: VType, t: VType) -> str:
     (y, zero), word, floats = to.steps[v], VType(I32, s.lanes), ltype(s)
+    if y in to.far:
+        return _stepped_far(to, to.far[y], zero, s, t)
     over = to.named(f"fcmp olt {floats} {literal(_ABOVE, s)}, {y}")  # a NaN stays
     y = to.named(f"select {mask_type(s.lanes)} {over}, {floats} {literal(_ABOVE, s)}, {floats} {y}")
     name = {4: "sse2.cvtps2dq", 8: "avx.cvt.ps2dq.256", 16: "avx512.mask.cvtps2dq.512"}[s.lanes]
@@ -111,6 +117,21 @@ def _stepped(to: LlvmValues, v: str, s: VType, t: VType) -> str:
     if s.lanes == 16:
         arguments += [(ltype(word), literal(0, word)), ("i16", "-1"), ("i32", "4")]
     whole = to.named(to.call(ltype(word), f"llvm.x86.{name}", arguments))
+    total = whole
+    if zero:
+        total = to.named(f"add {ltype(word)} {whole}, {_widened(to, zero, word)}")
+    clamped = _clamped(to, total, (literal(0, word), literal(255, word)), word)
+    made = to.named(f"trunc {ltype(word)} {clamped} to {ltype(t)}")
+    to.stepped[made] = whole, zero
+    return made
+
+
+def _stepped_far(to: LlvmValues, far: str, zero: str, s: VType, t: VType) -> str:
+    word, floats, low = VType(I32, s.lanes), ltype(s), literal(ROUNDING - 256, s)
+    over = to.named(f"fcmp ogt {floats} {far}, {low}")
+    far = to.named(f"select {mask_type(s.lanes)} {over}, {floats} {far}, {floats} {low}")
+    bits = to.named(f"bitcast {floats} {far} to {ltype(word)}")
+    whole = to.named(f"sub {ltype(word)} {bits}, {literal(_BITS, word)}")
     total = whole
     if zero:
         total = to.named(f"add {ltype(word)} {whole}, {_widened(to, zero, word)}")
@@ -158,6 +179,8 @@ def with_steps(to: LlvmValues, op: Op, a: list[str], s: VType, made: str) -> str
             zero = _byte_of(to, y)
             if zero and x in to.steps and not to.steps[x][1]:
                 to.steps[made] = to.steps[x][0], zero
+    elif op is Op.SUB and a[1] == literal(ROUNDING, s):
+        to.far[made] = a[0]
     elif op is Op.SUB and (zero := _byte_of(to, a[1])):
         if a[0] in to.centred and to.centred[a[0]][1] == zero:
             return to.centred[a[0]][0]

@@ -136,6 +136,8 @@ class LlvmValues:
         """By vector of unsigned integers, the clamped floats that it was converted from."""
         self.whole: dict[str, str] = {}
         """By float, the byte that it is."""
+        self.far: dict[str, str] = {}
+        """By vector of whole numbers, these moved to where floats are integers."""
         self.steps: dict[str, tuple[str, str]] = {}
         """By vector of whole numbers, what is rounded, and the byte that is added, "" for none."""
         self.stepped: dict[str, tuple[str, str]] = {}

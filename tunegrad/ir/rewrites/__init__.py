@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .ranges import interval as interval
     from .ranges import unchecked as unchecked
     from .scales import joined_scales as joined_scales
+    from .scales import whole_biases as whole_biases
     from .sums import rewritten as rewritten
     from .sums import stored_once as stored_once
 else:
@@ -33,7 +34,7 @@ else:
             "packed_dots": "bytes_refused pair_dots quad_dots round_factors",
             "quantise": "Product Scale find_products quantised switched weight_in_bytes",
             "ranges": "Guard guarded interval unchecked",
-            "scales": "joined_scales",
+            "scales": "joined_scales whole_biases",
             "sums": "rewritten stored_once",
         },
     )

@@ -1,19 +1,21 @@
 """Numbers between bytes: constant scales that are one, and what needs no floats at all.
 
     (f32(v) * a * b + c) / s                  -->  f32(v) * (a * b / s) + c / s      v sums
+    f32(v) * m / s + f32(b) * m / s           -->  f32(v + b) * (m / s)              b integers
     u8(round((f32(q) - z) * s / s) + z)       -->  q
     u8(round(max over w: y / s) + z)          -->  max over w: u8(round(y / s) + z)
     where(64 <= c < 128, x[c-64], y[c])       -->  where(b == 1, x[c], y[c]) at 64 b + c
 
-The first is equal but for roundings: ``quad_dots`` makes it where sums may be rounded once. The
-others are equal bit by bit: quantising is monotone, and a rounding to the nearest integer undoes
-those of a product and a quotient of one scale.
+The first two are equal but for roundings: ``quad_dots`` makes it where sums may be rounded once.
+With a bias of integers they are what QLinearConv says: a sum of integers times one number in f32,
+which lowering rounds to a byte at once. The others are equal bit by bit: quantising is monotone,
+and a rounding to the nearest integer undoes those of a product and a quotient of one scale.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import gcd
+from math import gcd, prod
 from typing import Any, cast
 
 import numpy as np
@@ -25,13 +27,16 @@ from ..dtypes import F32, I8, I32, U8, DType
 from ..expr import Op
 from ..folding import saturated, values_of
 from ..graph import GraphOp, Node, Step
-from ..interpret.numeric import convert
+from ..interpret.numeric import Array, convert
 from .sums import Repeats, applied, chain, is_known, rewritten, sum_of_products
 
-__all__ = ["joined_scales"]
+__all__ = ["joined_scales", "whole_biases"]
 
 _MOST = 2.0**30
 """The bound of scales and of their reciprocals: a product of three is a normal number."""
+
+_EXACT = 1 << 24
+"""Integers below are floats."""
 
 _EXTREMES = (Op.MAX, Op.MIN)
 
@@ -92,6 +97,85 @@ def _quotient(x: Node, by: Node, factor: Node | None, known: dict[Node, bool]) -
                 return None
             parts.append(found)
     return g.elementwise(Op.ADD, *parts)
+
+
+def whole_biases(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The same outputs with biases of integers added to the sums of integers that have their scale,
+    to the last bit. As numbers the scales are equal, as products they are not: what is rewritten is
+    no more the same in a field, so it is validated before.
+    """
+    known: dict[Node, bool] = {}
+    return rewritten(outputs, lambda n: _whole_bias(n, known))
+
+
+def _whole_bias(n: Node, known: dict[Node, bool]) -> Node | None:
+    """A scaled sum of integers and a bias in its steps, divided by one number; None for others."""
+    if n.op is not GraphOp.MAP or n.arg is not Op.ADD or n.dtype != F32:
+        return None
+    (x, moves), (bias, spread) = chain(n.srcs[0]), chain(n.srcs[1])
+    if x.arg is not Op.MUL or not _is_sum(x.srcs[0]):
+        return None
+    if any(m.op is not GraphOp.RESHAPE for m in moves):
+        return None
+    quotient = chain(x.srcs[1])[0]
+    if quotient.arg is not Op.DIV or bias.arg is not Op.DIV or not is_known(bias, known):
+        return None
+    if _number(quotient.srcs[1], known) != _number(bias.srcs[1], known):
+        return None
+    steps, before = chain(bias.srcs[0])
+    if steps.arg is not Op.MUL or not _is_whole(steps.srcs[0]):
+        return None
+    total = x.srcs[0]
+    whole = total.op is GraphOp.CAST
+    wide = [[e for e in y.shape if e > 1] for y in (n, total)]
+    if wide[0] != wide[1]:
+        return None
+
+    def small(k: Node) -> Array:
+        """Of what is added to ``n``, one of each repeat, where ``total`` has it."""
+        found = values_of(_one_of(applied(applied(k, before), spread)))
+        extents = iter([e for e, of in zip(found.shape, n.shape, strict=True) if of > 1])
+        return found.reshape([next(extents) if e > 1 else 1 for e in total.shape])
+
+    if (values_of(_one_of(_spread(quotient.srcs[0], x.shape))) != small(steps.srcs[1])).any():
+        return None
+    added = small(_integers(steps.srcs[0]))
+    if _greatest(total) + int(abs(added.astype(np.int64)).max()) >= (1 << 31 if whole else _EXACT):
+        return None
+    kind = I32 if whole else F32
+    total, less = total.srcs[0] if whole else total, g.const(-added.astype(kind.numpy), kind)
+    if whole and total.arg is Op.SUB and is_known(total.srcs[1], known):
+        total, less = total.srcs[0], _joint(Op.ADD, _one_of(total.srcs[1]), less)
+    by = _spread(less, total.shape)
+    made = g.cast(g.elementwise(Op.SUB, total, by), F32)
+    return applied(g.elementwise(Op.MUL, made, x.srcs[1]), moves)
+
+
+def _integers(x: Node) -> Node:
+    """Whole numbers that are floats, in i32."""
+    base, moves = chain(x)
+    if base.op is GraphOp.CAST:
+        return applied(g.cast(base.srcs[0], I32), moves)
+    return applied(g.elementwise(cast(Op, base.arg), *map(_integers, base.srcs)), moves)
+
+
+def _greatest(x: Node) -> int:
+    """A bound of the size of whole numbers: sums of products of bytes and of constants."""
+    base, _ = chain(x)
+    if base.dtype in (I8, U8):
+        return U8.greatest
+    if base.op in (GraphOp.CONST, GraphOp.FULL):
+        return int(abs(values_of(_one_of(base)).astype(np.int64)).max(initial=0))
+    if base.op is GraphOp.REDUCE and cast(Any, base.arg)[0] is Op.ADD:
+        return base.srcs[0].size // base.size * _greatest(base.srcs[0])
+    if base.op is GraphOp.CAST:
+        return _greatest(base.srcs[0])
+    if base.op is GraphOp.MAP and base.arg is Op.DOT4:
+        return Op.QUAD.arity << 16
+    if base.op is GraphOp.MAP and base.arg in (Op.ADD, Op.SUB, Op.MUL):
+        sizes = [*map(_greatest, base.srcs)]
+        return prod(sizes) if base.arg is Op.MUL else sum(sizes)
+    return 1 << 31
 
 
 _LEAST_BLOCK = 16

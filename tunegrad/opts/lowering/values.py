@@ -15,11 +15,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from math import prod
 
 from tunegrad.errors import InternalError
-from tunegrad.ir.dtypes import BF16, BOOL, DType
+from tunegrad.ir.dtypes import BF16, BOOL, F32, I8, U8, DType
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, leaves
 from tunegrad.ir.index import ALWAYS, NEVER, Index, Range, Valid, as_index, var
 from tunegrad.ir.kernel import Kernel, Reduce, Store, memoized, on_both, own_axes
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
+from tunegrad.ir.program import ROUNDING
 from tunegrad.lazy import dataclass
 
 from ..staging import Kept, StagedCopy, kept_of, readers_of, row_scratch, tails
@@ -386,7 +387,8 @@ class Values:
                 return b.select(args[0], args[1], args[2], x.dtype)
             return b.compute(x.op, args, [a.dtype for a in given], x.dtype)
         if isinstance(x, Cast):
-            return b.convert(self.emit(x.x, point, active), x.dtype)
+            steps = self._steps(x, point, active)
+            return b.convert(steps or self.emit(x.x, point, active), x.dtype)
         if isinstance(x, IndexValue):
             return b.position(fix(self.over(x.index), here), x.dtype, self.lane, self.lanes)
         if isinstance(x, Inside):
@@ -399,6 +401,33 @@ class Values:
             valid = self._active(fix_valid(valid, here), offset, active)
             return b.load(buffer, fix(offset, here), valid, x.dtype, self.lane, self.lanes)
         return self.result(x, point)
+
+    def _steps(self, x: Cast, point: Point, active: int | None) -> Known | None:
+        """What is cast to a byte where it is a product that is rounded, and moved by a byte: the
+        product is rounded once, to an integer, and not to a float before; None for others.
+
+        round(a * b)  -->  round(fma(a, b, C) - C)     C = 1.5 * 2^23, whose neighbours are integers
+        """
+        whole, zero, b = x.x, None, self.builder
+        if x.dtype not in (I8, U8) or x.x.dtype != F32:
+            return None
+        if isinstance(whole, Apply) and whole.op is Op.ADD:
+            whole, zero = whole.args
+            if not (isinstance(zero, Cast) and zero.x.dtype in (I8, U8)):
+                return None
+        if not isinstance(whole, Apply) or whole.op is not Op.ROUND:
+            return None
+        product = whole.args[0]
+        if not isinstance(product, Apply) or product.op is not Op.MUL:
+            return None
+        far = b.number(ROUNDING, F32), 1
+        made = b.compute(
+            Op.FMA, [*(self.emit(a, point, active) for a in product.args), far], [F32] * 3, F32
+        )
+        made = b.compute(Op.ROUND, [b.compute(Op.SUB, [made, far], [F32] * 2, F32)], [F32], F32)
+        if zero is None:
+            return made
+        return b.compute(Op.ADD, [made, self.emit(zero, point, active)], [F32] * 2, F32)
 
     def _active(self, valid: Valid, offset: Index, active: int | None) -> Valid:
         """The condition, in the first ``active`` lanes where lanes are apart."""
