@@ -413,8 +413,8 @@ def scaled_sums(rng: random.Random, *, whole: bool = False) -> tuple[Node, dict[
         weights = w.cast("f32") * Tensor.constant(by)
         made = x.conv2d(weights, padding=1) if conv else x @ weights
         if whole:
-            large = rng.choice((1000, 1000, 1 << 30))
-            steps = drawn.integers(-large, large, by.reshape(-1).shape, np.int32)
+            most = rng.choice((1000, 1000, (1 << 31) - 1))  # of a sum the last passes 2^31
+            steps = drawn.integers(most - 2000, most, by.reshape(-1).shape, np.int32)
             scale = by.reshape(-1) * np.float32(0.02 * rng.choice((1.0, 1.0, 1.5)))
             added = Tensor.constant(steps).cast("f32") * Tensor.constant(scale)
             return made + (added.reshape(8, 1, 1) if conv else added)
@@ -450,7 +450,7 @@ def scales(rng: random.Random) -> None:
         (after,) = whole_biases((before,))
         changed += after is not before
         kept("scales", before, after, inputs, rounds=True)
-    assert 5 <= changed <= 15
+    assert 0 < changed < 20
 
 
 def quantised_products(rng: random.Random) -> None:
