@@ -154,20 +154,17 @@ def test_compiled_steps_saturate_and_round_to_even(zero: int, length: int) -> No
     np.testing.assert_array_equal(got[2], np.nan_to_num(np.clip(np.rint(given), 0, 255)))
 
 
-@pytest.mark.parametrize("kind", ["u8", "i8"])
-def test_a_scaled_integer_is_rounded_to_a_byte_once(kind: str) -> None:
+def test_a_scaled_integer_is_rounded_to_a_byte_once() -> None:
     """In f32 some products are halves of steps, which those of the same numbers are not."""
     whole, scale = np.arange(-(1 << 20), 1 << 20, dtype=np.int32), np.float32(1.23e-4)
 
     def made(x: Tensor) -> Tensor:
         product = x.cast("f32") * Tensor.constant(scale)
-        low, high = (0.0, 255.0) if kind == "u8" else (-128.0, 127.0)
-        return (product.round() + byte(3, kind)).clamp(low, high).cast(kind)
+        return (product.round() + byte(3)).clamp(0.0, 255.0).cast("u8")
 
     got = tg.compile(made, Tensor(whole), store=False)(whole)
-    ends = (0, 255) if kind == "u8" else (-128, 127)
-    want = np.clip(np.rint(whole * np.float64(scale)) + 3, *ends)
-    twice = np.clip(np.rint(whole.astype(np.float32) * scale) + 3, *ends)
+    want = np.clip(np.rint(whole * np.float64(scale)) + 3, 0, 255)
+    twice = np.clip(np.rint(whole.astype(np.float32) * scale) + 3, 0, 255)
     assert (want != twice).any()
     np.testing.assert_array_equal(got, want)
 
