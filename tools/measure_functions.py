@@ -5,11 +5,11 @@
 
 Arguments of a function are stratified: as many of each exponent and sign as of any other, where the
 function is defined, and numbers around its branch points. Those of a reduction are rows of 1,000
-numbers, and of 100,000. An error is in units in the last place (ulp), the spacing of f32 at the
-reference; of a sum whose terms cancel, at the sum of their sizes. Where the reference rounds to
-infinity or is below the normal numbers of f32, nothing is compared. The reference is numpy's or
-scipy's in f64. PyTorch computes large contiguous tensors by vectorised functions, and may have
-others for strided ones: both are measured.
+numbers, and of 100,000, and columns. An error is in units in the last place (ulp), the spacing of
+f32 at the reference; of a sum whose terms cancel, at the sum of their sizes. Where the reference
+rounds to infinity or is below the normal numbers of f32, nothing is compared. The reference is
+numpy's or scipy's in f64. PyTorch computes large contiguous tensors by vectorised functions, and
+may have others for strided ones: both are measured.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from tools.numerics_page import error_cell, put_out
-from tunegrad.frontend import Tensor
+from tunegrad.frontend import Tensor, functional
 
 Array = NDArray[Any]
 SEED = 4
@@ -173,11 +173,20 @@ def _batch_norm(x: Any) -> Any:
     return torch_of(_F + "batch_norm")(image, *given)[0]
 
 
+def _trained(x: Any) -> Any:
+    """By the statistics of the batch: a row is a channel."""
+    image = x.unsqueeze(0)
+    if isinstance(x, Tensor):
+        return functional.batch_norm(image, None, None, training=True)[0]
+    return torch_of(_F + "batch_norm")(image, None, None, training=True)[0]
+
+
 def _batch_normed(x: Array) -> Array:
     return np.asarray((x - np.round(x[0, 0])) / np.sqrt(1 + 1e-5))
 
 
-NORMS = ("layer_norm", "group_norm", "instance_norm", "rms_norm", "batch_norm")
+TRAINED = "batch_norm of a batch"
+NORMS = ("layer_norm", "group_norm", "instance_norm", "rms_norm", "batch_norm", TRAINED)
 ROWS: tuple[tuple[str, Callable[[Any], Any], Callable[[Array], Array]], ...] = (
     ("sum", lambda x: x.sum(1), lambda x: x.sum(1)),
     ("mean", lambda x: x.mean(1), lambda x: x.mean(1)),
@@ -199,6 +208,14 @@ ROWS: tuple[tuple[str, Callable[[Any], Any], Callable[[Array], Array]], ...] = (
 SETS = ((1000, 0.0, 8), (1000, 1e5, 8), (1000, 1e7, 8), (100_000, 0.0, 8), (1 << 20, 1.0, 8),
         (1 << 24, 1.0, 1))  # fmt: skip
 """Of rows: their length, the number around which theirs lie, and how many there are."""
+COLUMNS = (
+    *[r for r in ROWS if r[0] in ("sum", "mean", "var", "norm", "logsumexp")],
+    ("prod", lambda x: x.prod(1), lambda x: x.prod(1)),
+    ("sum of products", lambda x: (x * x.flip(1)).sum(1), lambda x: (x * x[:, ::-1]).sum(1)),
+    (TRAINED, _trained, _centred),
+)
+COLUMN_SETS = ((64, 1.0), (1000, 0.0), (1000, 1.0), (65_537, 1.0))
+"""Of 256 columns: what is measured, their lengths, and the numbers around which they lie."""
 
 
 def spacing(x: Array) -> Array:
@@ -266,6 +283,8 @@ def scale_of(name: str, x: Array, want: Array) -> Array:
     scale = np.abs(want)
     if name in ("sum", "mean"):
         return np.maximum(scale, np.abs(x).sum(1) / (x.shape[1] if name == "mean" else 1))
+    if name == "sum of products":
+        return np.asarray(np.abs(x * x[:, ::-1]).sum(1))
     if name == "cumsum":
         return np.maximum(scale, np.abs(x).cumsum(1))
     if name in ("log_softmax", "logsumexp", "logcumsumexp", *NORMS):
@@ -294,25 +313,28 @@ def pair_row(
 
 def reduction_row(
     name: str, call: Callable[[Any], Any], meaning: Callable[[Array], Array], length: int,
-    offset: float, beside: bool = True, count: int = 8,
+    offset: float, beside: bool = True, count: int = 8, columns: bool = False,
 ) -> tuple[str, list[float]]:  # fmt: skip
-    """As ``function_row``, of ``count`` rows of so many numbers around ``offset``."""
+    """As ``function_row``, of ``count`` rows, or columns, of so many numbers around ``offset``."""
     rng = np.random.default_rng([SEED, length, int(offset)])
     x = (rng.standard_normal((count, length)) + offset).astype(np.float32)
-    if name == "cumprod":  # else it overflows
+    if name in ("prod", "cumprod"):  # else it overflows
         x = ((x - np.float32(offset)) * np.float32(0.01) + 1).astype(np.float32)
     wide = x.astype(np.float64)
     with np.errstate(all="ignore"):
         want = meaning(wide)
     scale = scale_of(name, wide, want)
-    found = [worst(call(Tensor(x)).numpy(), want, scale)]
+    given = np.ascontiguousarray(x.T) if columns else x
+    own = Tensor(given)
+    found = [worst(call(own.transpose(0, 1) if columns else own).numpy(), want, scale)]
     if beside:
         import torch
 
-        found += [worst(call(t).numpy(), want, scale) for t in _forms(torch.from_numpy(x))]
+        forms = _forms(torch.from_numpy(given))
+        found += [worst(call(t.t() if columns else t).numpy(), want, scale) for t in forms]
         with np.errstate(all="ignore"):
             found.append(worst(np.asarray(meaning(x), np.float32), want, scale))
-    return f"{name}, {length:,} around {offset:g}", found
+    return f"{name}, {'columns of ' * columns}{length:,} around {offset:g}", found
 
 
 def rows(count: int, beside: bool = True) -> list[tuple[str, list[float]]]:
@@ -323,6 +345,8 @@ def rows(count: int, beside: bool = True) -> list[tuple[str, list[float]]]:
         for r in ROWS:
             if _is_measured(r[0], length, offset):
                 found.append(reduction_row(*r, length, offset, beside, several))
+    for length, offset in COLUMN_SETS:
+        found += [reduction_row(*r, length, offset, beside, 256, True) for r in COLUMNS]
     return found
 
 

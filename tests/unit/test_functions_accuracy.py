@@ -5,7 +5,15 @@ import re
 import pytest
 
 from tools.measure_dtypes import KINDS, function_errors, pair_errors, reduction_errors
-from tools.measure_functions import FUNCTIONS, PAIRS, ROWS, function_row, pair_row, reduction_row
+from tools.measure_functions import (
+    COLUMNS,
+    FUNCTIONS,
+    PAIRS,
+    ROWS,
+    function_row,
+    pair_row,
+    reduction_row,
+)
 from tools.numerics_page import DOCUMENT, table_of
 
 SHARE = 4_000
@@ -37,6 +45,12 @@ def test_worst_error_of_a_function_of_two_is_at_most_twice_pytorchs(case):
 @pytest.mark.parametrize("case", ROWS, ids=lambda c: c[0])
 def test_worst_error_of_a_reduction_is_at_most_twice_pytorchs(case):
     name, (error,) = reduction_row(*case, 1000, 0.0, beside=False)
+    within(name, error)
+
+
+@pytest.mark.parametrize("case", COLUMNS, ids=lambda c: c[0])
+def test_worst_error_of_columns_is_at_most_twice_pytorchs(case):
+    name, (error,) = reduction_row(*case, 1000, 1.0, beside=False, count=256, columns=True)
     within(name, error)
 
 
