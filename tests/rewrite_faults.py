@@ -321,10 +321,10 @@ FAULTS = (
     Fault("a layout's strides forget padding", "layout:Layout.offset",
           "stride *= p.extent", "stride *= min(p.extent, self.shape[p.dim])", "layouts"),
     # axes, parts and variants of kernels
-    Fault("siblings are launched before what they read", "fusion.siblings:_Order._join",
+    Fault("siblings are launched before what they read", "fusion.siblings:_Order._are_before",
           "self.place.get(n, -1) <= place", "self.place.get(n, -1) != -2", "siblings"),
-    Fault("siblings are launched behind what reads them", "fusion.siblings:_Order._join",
-          "not before and group.is_read", "False", "siblings"),
+    Fault("siblings are launched behind what reads them", "fusion.siblings:_Order._may_read",
+          "not self.groups[place].is_read", "True", "siblings"),
     Fault("what reads siblings is not noted", "fusion.siblings:_Order.add",
           "self.groups[self.place[n]].is_read = True", "pass", "siblings"),
     Fault("kernels of other points are siblings", "fusion.siblings:_Order._kind",

@@ -139,9 +139,7 @@ class _Order:
         """True if ``d`` has become a part of the group at a place."""
         group = self.groups[place]
         parts = [*group.parts, d]
-        if (group.is_read and not self._are_before(place, d.reads.values())) or (
-            not self._all_needed(parts)
-        ):
+        if not self._may_read(place, d.reads.values()) or not self._all_needed(parts):
             return False
         count = operation_count(d)
         if group.refused is not None and count >= group.refused:
@@ -156,16 +154,21 @@ class _Order:
         reads = {*d.reads.values(), *draft.reads.values()}
         if any(n in self.cut.drafts and n not in self.place for n in reads):
             return False
-        before = self._are_before(place, reads)
-        if not before and group.is_read:
+        if not self._may_read(place, reads):
             return False
-        if before:
+        if self._are_before(place, reads):
             group.parts, group.draft = parts, draft
             self.place[d.node] = place
         else:
             group.parts = []
             self._begin(parts, draft)
         return True
+
+    def _may_read(self, place: int, reads: Iterable[Node]) -> bool:
+        """True if the group at a place may read these: where it is, or behind them, if no other
+        group reads it.
+        """
+        return not self.groups[place].is_read or self._are_before(place, reads)
 
     def _are_before(self, place: int, reads: Iterable[Node]) -> bool:
         """True if groups up to a place write all of these."""
