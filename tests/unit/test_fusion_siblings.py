@@ -170,7 +170,7 @@ def test_sums_of_one_row_are_one_kernel() -> None:
 
 
 def test_sums_of_one_row_run_in_the_loops_of_one() -> None:
-    both, (one, _) = schedule(row_sums(16, 640)), row_sums(16, 640)
+    both, (one, _) = schedule(row_sums(16, 128)), row_sums(16, 128)
     (alone,) = schedule((one,)).launches
     loops = [for_loops(default_program(x.kernel).body) for x in (both.launches[0], alone)]
     reads = [x for x in loops[0][-1].body if isinstance(x, Load)]
@@ -179,7 +179,7 @@ def test_sums_of_one_row_run_in_the_loops_of_one() -> None:
 
 
 def test_sum_that_waits_for_another_has_loops_of_its_own() -> None:
-    x = tensor("x", 16, 640)
+    x = tensor("x", 16, 128)
     total = g.expand(g.reduce(Op.ADD, x, (1,)), x.shape)
     apart = g.reduce(Op.ADD, apply(Op.ABS, apply(Op.SUB, x, total)), (1,))
     (launch,) = schedule((apart,)).launches
