@@ -553,7 +553,7 @@ FAULTS = (
     Fault("integers are drawn up to their greatest", "validate.plans:_digits",
           "max(abs(x) for x in interval(n))", "max(interval(n))", "digits"),
     Fault("integers are drawn beyond what floats hold", "validate.plans:_digits",
-          ".bit_length()", ".bit_length() + 16", "on floats"),
+          ".bit_length()", ".bit_length() + 1", "digits"),
     # slices, parts and terms
     Fault("a slice of an input begins at its first element", "fusion.parts:sliced",
           "source.start + first * source.dtype.itemsize", "source.start", "slices"),
