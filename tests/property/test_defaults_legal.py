@@ -1,11 +1,14 @@
-"""Defaults of random products are legal on CPUs of 4, 8 and 16 lanes, with each set of instructions
-for narrow factors.
+"""Defaults of random products and of normalised rows are legal on CPUs of 4, 8 and 16 lanes, with
+each set of instructions for narrow factors, and with caches that hold a row or do not.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,3 +70,31 @@ def test_defaults_of_products_are_legal(product: Tensor, target: Target) -> None
         space = Space(launch.kernel, target)
         for found in space.defaults():
             space.lower(found)
+
+
+ROWS: dict[str, Callable[[Tensor, int], Tensor]] = {
+    "softmax": Tensor.softmax,
+    "log_softmax": Tensor.log_softmax,
+    "logsumexp": Tensor.logsumexp,
+    "var": Tensor.var,
+    "normalise": lambda x, dim: (x - x.mean(dim, True)) / (x.var(dim, keepdim=True) + 1e-5).sqrt(),
+    "cumsum": Tensor.cumsum,
+    "argmax": Tensor.argmax,
+}
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16])
+@pytest.mark.parametrize("name", ROWS)
+def test_defaults_of_rows_are_legal(name: str, lanes: int) -> None:
+    """Second caches hold no row, a row, and as many as lanes lie beside each other."""
+    for shape, dim in [((160, 64), 0), ((160, 64), 1), ((3, 160, 33), 1), ((160, 5, 16), 0)]:
+        made = ROWS[name](Tensor.input("x", shape), dim)
+        for launch in schedule((made.node,)).launches:
+            for l2_bytes, threads in itertools.product((64, 1 << 10, 1 << 12, 1 << 20), (1, 2)):
+                target = replace(
+                    AVX512, vector_bytes=4 * lanes, registers=32 if lanes == 16 else 16,
+                    l2_bytes=l2_bytes, threads=threads,
+                )  # fmt: skip
+                space = Space(launch.kernel, target)
+                for found in space.defaults():
+                    space.lower(found)

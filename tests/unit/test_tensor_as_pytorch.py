@@ -33,7 +33,6 @@ SCALARS = {
     "quantile": (lambda x, d: x.quantile(0.5, d), S),
     "squeeze": (lambda x, d: x.squeeze(d), S),
     "flip": (lambda x, d: x.flip(d), S),
-    "roll": (lambda x, d: x.roll(1, d), S),
     "transpose": (lambda x, d: x.transpose(d, 0), S),
     "movedim": (lambda x, d: x.movedim(d, 0), S),
     "gather": (lambda x, d: x.gather(d, Tensor(np.array(0))), S),

@@ -302,17 +302,19 @@ def memory_hints(
     return actions
 
 
-def keep_hints(kernel: Kernel, target: Target, ask: Recorder, rows: int = 0) -> list[Action]:
+def keep_hints(
+    kernel: Kernel, target: Target, ask: Recorder, rows: int, part: int = 2
+) -> list[Action]:
     """Keeping what a later stage would compute again; by default where that is costly.
 
-    ``rows``: how many rows are kept at a time, where half of a core's own cache has to hold them.
+    ``rows`` are kept at a time; half of a core's own cache, or another ``part``, has to hold them.
     """
     if not target.can_keep:
         return []
     actions: list[Action] = []
     for i, stage in enumerate(kernel.stages):
         nbytes = rows * prod(a.extent for a in own_axes(stage)) * stage.expr.dtype.itemsize
-        again = nbytes <= target.l2_bytes // 2 and bool(readers_of(kernel, i))
+        again = nbytes <= target.l2_bytes // part and bool(readers_of(kernel, i))
         if again and ask.pick(f"keep{i}", [False, True], int(costly(stage.expr))):
             actions.append(Keep(i))
     return actions

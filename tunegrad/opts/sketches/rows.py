@@ -47,12 +47,12 @@ def sketch_rows(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
     form = ask.pick("rows.lanes", forms, 1 if contiguous and len(forms) > 1 else 0)
     levels = Levels(kernel)
     kinds: list[Action] = []
-    outer = [a.name for a in shared]
+    outer, rows = [a.name for a in shared], 1
     if form == "shared":
         lane = shared[-1]
         width = vector_lanes(lane.extent, target.lanes(4))
-        copies = ask.pick("rows.copies", [1, 2, 4])
-        names = levels.split(lane.name, (copies * width, width))
+        rows = width * ask.pick("rows.copies", [1, 2, 4])
+        names = levels.split(lane.name, (rows, width))
         kinds += [*levels.each(Upcast, names[1]), *levels.each(Vectorize, names[2])]
         outer = [*outer[:-1], *([names[0]] if names[0] else [])]
     else:
@@ -65,7 +65,7 @@ def sketch_rows(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
         else 0
     )
     hints = [
-        *keep_hints(kernel, target, ask),
+        *keep_hints(kernel, target, ask, rows, part=1),
         *memory_hints(kernel, target, ask, row_bytes=row_bytes),
     ]
     return (*levels.actions, *kinds, *threads, *hints)
