@@ -202,7 +202,7 @@ ROWS: tuple[tuple[str, Callable[[Any], Any], Callable[[Array], Array]], ...] = (
     ("layer_norm", _layer_norm, _centred), ("group_norm", _group_norm, _centred),
     ("instance_norm", _instance_norm, _centred),
     ("rms_norm", _rms_norm, lambda x: x / np.sqrt((x * x).mean(1, keepdims=True) + 1e-5)),
-    ("batch_norm", _batch_norm, _batch_normed),
+    ("batch_norm", _batch_norm, _batch_normed), (TRAINED, _trained, _centred),
 )  # fmt: skip
 """Of rows: the calls, which tunegrad and PyTorch share, and the meaning in f64."""
 SETS = ((1000, 0.0, 8), (1000, 1e5, 8), (1000, 1e7, 8), (100_000, 0.0, 8), (1 << 20, 1.0, 8),

@@ -31,7 +31,7 @@ def _centred(x: Handle, over: tuple[int, ...], eps: float) -> tuple[Handle, Hand
     """Distances from the mean, and 1 over the deviation."""
     centred = x - x.mean(over, True)
     variance = (centred * centred).mean(over, True)
-    return centred, (variance + eps).sqrt().reciprocal()
+    return centred, _inverse_root(variance + eps)
 
 
 @operation
