@@ -247,8 +247,8 @@ def _sum_loses(fold: str, count: int) -> Callable[[str], str]:
 
     def change(text: str) -> str:
         return re.sub(
-            rf"( *{fold} = add over (\w+):(\d+) in f32: )(.*)",
-            lambda m: f"{m[1]}where(lt(i32({m[2]}), {int(m[3]) - count}:i32), {m[4]}, 0.0:f32)",
+            rf"( *{fold} = add over (\w+):(\d+) in (f\d\d): )(.*)",
+            lambda m: f"{m[1]}where(lt(i32({m[2]}), {int(m[3]) - count}:i32), {m[5]}, 0.0:{m[4]})",
             text,
         )
 

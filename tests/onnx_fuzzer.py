@@ -173,22 +173,26 @@ def _missing(op: str, extents: Sequence[int], given: Mapping[str, Any]) -> list[
 
 
 def _newer(case: Case) -> Case:
-    """A Resize of opset 10 that keeps its shape, as one of opset 13.
+    """A Resize of opset 10, or an Upsample, that keeps its shape, as a Resize of opset 13.
 
     ONNX Runtime copies what keeps its shape, whatever the scales. The reference knows Resize from
     opset 11 on; where extents stay, scales are 1 at least, and an element is the one at or before
     its place.
     """
     (node,) = case.nodes
-    if node.op_type != "Resize" or case.opset > 10:
+    if node.op_type not in ("Resize", "Upsample") or case.opset > 10:
         return case
-    x, scales = node.input
-    if any(int(e * s) != e for e, s in zip(case.values[x].shape, case.values[scales], strict=True)):
+    given = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    values, (x, *scales) = dict(case.values), node.input
+    if "scales" in given:
+        scales = [f"scales of {node.name}"]
+        values[scales[0]] = np.asarray(given["scales"], np.float32)
+    shape = values[x].shape
+    if any(int(e * s) != e for e, s in zip(shape, values[scales[0]], strict=True)):
         return case
-    mode = {a.name: helper.get_attribute_value(a) for a in node.attribute}["mode"]
     kind = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    spelled = helper.make_node("Resize", [x, "", scales], node.output, mode=mode, **kind)
-    return replace(case, opset=13, nodes=(spelled,))
+    spelled = helper.make_node("Resize", [x, "", *scales], node.output, mode=given["mode"], **kind)
+    return replace(case, opset=13, nodes=(spelled,), values=values)
 
 
 # ---- comparing

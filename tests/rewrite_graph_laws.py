@@ -443,13 +443,17 @@ def scales(rng: random.Random) -> None:
         changed += after is not before
         kept("scales", before, after, inputs, rounds=True)
     assert changed >= 10
+
+
+def biases(rng: random.Random) -> None:
+    """Biases of integers are added to the sums of integers that have their scale."""
     changed = 0
     for _ in range(20):
         drawn, inputs = scaled_sums(rng, whole=True)
         (before,) = joined_scales(quad_dots((drawn,), VNNI, floats=True))
         (after,) = whole_biases((before,))
         changed += after is not before
-        kept("scales", before, after, inputs, rounds=True)
+        kept("biases", before, after, inputs, rounds=True)
     assert 0 < changed < 20
 
 
@@ -826,6 +830,6 @@ GRAPH_LAWS: dict[str, Law] = {
     "folding of parts": folding_of_parts, "repeated": repeated, "pairs": pairs, "quads": quads,
     "dequantised": dequantised, "tf32": tf32, "drafted": drafted, "positions": positions,
     "turned": turned, "planned": planned, "siblings": siblings, "groups": groups,
-    "scales": scales, "quantised products": quantised_products, "slices": slices,
-    "chains": chains, "constants": constants,
+    "scales": scales, "biases": biases, "quantised products": quantised_products,
+    "slices": slices, "chains": chains, "constants": constants,
 }  # fmt: skip

@@ -43,6 +43,9 @@ def _of_nothing(op: str, x: Tensor, axes: set[int], keep: bool) -> Tensor:
 
 def _arg(n: NodeView) -> Tensor:
     x, axis, keep = n(0), n.get("axis", 0), bool(n.get("keepdims", 1))
+    total = x.sum(axis, keep)
+    if not total.size:
+        return total.cast("i64")  # no place, also along an axis without elements
     place = Tensor.argmax if n.op == "ArgMax" else Tensor.argmin
     if not n.get("select_last_index", 0):
         return place(x, axis, keep)

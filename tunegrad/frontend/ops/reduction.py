@@ -51,9 +51,13 @@ def _variance_vjp(g: Handle, _: Handle, x: Handle, axes: tuple[int, ...], freedo
 @custom_vjp(_variance_vjp)
 def _variance(x: Handle, axes: tuple[int, ...], freedom: float) -> Handle:
     """The sum of squared distances from the mean over the degrees of freedom, in two passes of f64:
-    far from zero it is as exact as around it.
+    far from zero it is as exact as around it. The mean is one of distances from a first element: of
+    equal numbers it is theirs, and the variance 0.
     """
-    wide = x.cast("f64")
+    first = x
+    for axis in axes:
+        first = first.narrow(axis, 0, min(1, x.shape[axis]))
+    wide = x.cast("f64") - first.cast("f64")
     distance = wide - wide.mean(axes, True)
     return ((distance * distance).sum(axes, True) / freedom).cast(x.dtype)
 
