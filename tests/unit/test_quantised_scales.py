@@ -186,8 +186,9 @@ def test_a_file_in_either_form_is_the_integers_of_its_reference(
         "w": rng.integers(-127, 128, (32, channels // groups, 3, 3), np.int8),
         "b": rng.integers(-9000, 9000, 32, np.int32),
     }  # fmt: skip
-    attributes = f"pads = [1, 1, 1, 1], group = {groups}"
-    head = f"agraph (uint8[1,{channels},24,24] x) => (uint8[1,32,24,24] y)"
+    # strided: where bytes are widened, a stride of 1 is Winograd's tiles of floats, which round
+    attributes = f"pads = [1, 1, 1, 1], strides = [2, 2], group = {groups}"
+    head = f"agraph (uint8[1,{channels},24,24] x) => (uint8[1,32,12,12] y)"
     bodies = (
         f"{{ y = QLinearConv <{attributes}> (x, xs, xz, w, ws, wz, ys, yz, b) }}",
         f"""{{ fx = DequantizeLinear (x, xs, xz) fw = DequantizeLinear <axis = 0> (w, ws, wz)
