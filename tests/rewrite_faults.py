@@ -128,10 +128,14 @@ _OF_TORCH = (
 )  # fmt: skip
 
 _OF_STEPS = (
-    Fault("what is no number is the greatest byte", ".render.llvm_operations:_stepped",
+    Fault("what is no number is the greatest byte", ".render.llvm_operations:_nearest",
           "fcmp olt", "fcmp ult", "steps"),
-    Fault("what is above all integers is the least", ".render.llvm_operations:_stepped",
-          "{literal(_ABOVE, s)}, {y}", "{literal(3e38, s)}, {y}", "steps"),
+    Fault("what is above all integers is the least", ".render.llvm_operations:_nearest",
+          "literal(_ABOVE, s)", "literal(3e38, s)", "steps"),
+    Fault("a product that is no number is the greatest byte",
+          ".render.llvm_operations:_nearest_far", "fcmp ogt", "fcmp ugt", "steps"),
+    Fault("a product below all bytes wraps around", ".render.llvm_operations:_nearest_far",
+          "ROUNDING - 256", "-3e38", "steps"),
     Fault("steps beyond a byte wrap around", ".render.llvm_operations:_stepped",
           "{ltype(word)} {clamped} to", "{ltype(word)} {total} to", "steps"),
     Fault("steps less a byte begin at 0", ".render.llvm_operations:_of_byte",
@@ -142,9 +146,9 @@ _OF_STEPS = (
           ".render.llvm_operations:with_steps", "and to.centred[a[0]][1] == zero", "", "steps"),
     Fault("no byte is taken off", ".render.llvm_operations:with_steps",
           "{ltype(word)} {less} to", "{ltype(word)} {wide} to", "steps"),
-    Fault("four lanes are cut, not rounded", ".render.llvm_operations:_stepped",
+    Fault("four lanes are cut, not rounded", ".render.llvm_operations:_nearest",
           "sse2.cvtps2dq", "sse2.cvttps2dq", "steps"),
-    Fault("eight lanes are cut, not rounded", ".render.llvm_operations:_stepped",
+    Fault("eight lanes are cut, not rounded", ".render.llvm_operations:_nearest",
           "avx.cvt.ps2dq", "avx.cvtt.ps2dq", "steps"),
 )  # fmt: skip
 

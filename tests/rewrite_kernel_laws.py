@@ -445,24 +445,27 @@ def tiles_of_steps(rng: random.Random) -> None:
 
 def steps(rng: random.Random) -> None:
     """Compiled for vectors of any width, floats that are rounded to bytes are numpy's bytes,
-    whatever they are, and so is what is computed of bytes less a byte.
+    whatever they are, and so are products, and what is computed of bytes less a byte.
     """
     z, other = (
         Tensor.constant(np.uint8(byte)).cast("f32") for byte in rng.sample(range(1, 256), 2)
     )
     length = rng.choice((61, 64, 100))
     x, q = Tensor.input("x", (length,)), Tensor.input("q", (length,), "u8")
-    rounded = x.round()
-    made, both, alone = (
-        y.clamp(0.0, 255.0).cast("u8") for y in (rounded + z, rounded + z + other, rounded)
+    rounded, product = x.round(), (x * 0.5).round()  # a product that rounds once by itself
+    made, both, alone, moved, plain = (
+        y.clamp(0.0, 255.0).cast("u8")
+        for y in (rounded + z, rounded + z + other, rounded, product + z, product)
     )
     outputs = [
         made, both, alone.cast("f32") - z, made.cast("f32") - z, made.cast("f32") - other,
-        q.cast("f32") - z,
+        moved, plain, moved.cast("f32") - z, q.cast("f32") - z,
     ]  # fmt: skip
     drawn = np.random.default_rng(rng.randrange(1 << 30))
     floats = drawn.uniform(-600, 600, length).astype(np.float32)
-    floats[:12] = [np.nan, np.inf, -np.inf, 3e9, -3e9, 1e38, 0.5, 1.5, -0.5, 255.5, -7.5, 2.0**31]
+    floats[:13] = [
+        np.nan, np.inf, -np.inf, 3e9, -3e9, -3e7, 1e38, 0.5, 1.5, -0.5, 255.5, -7.5, 2.0**31,
+    ]  # fmt: skip
     inputs: dict[str, Array] = {"x": floats, "q": drawn.integers(0, 256, length).astype(np.uint8)}
     plans = [schedule(fold_constants((y.node,))) for y in outputs]
     for lanes in (n for n in (4, 8, 16) if 4 * n <= TARGET.vector_bytes):

@@ -107,38 +107,34 @@ _BITS = 0x4B400000
 
 
 def _stepped(to: LlvmValues, v: str, s: VType, t: VType) -> str:
-    (y, zero), word, floats = to.steps[v], VType(I32, s.lanes), ltype(s)
-    if y in to.far:
-        return _stepped_far(to, to.far[y], zero, s, t)
-    over = to.named(f"fcmp olt {floats} {literal(_ABOVE, s)}, {y}")  # a NaN stays
-    y = to.named(f"select {mask_type(s.lanes)} {over}, {floats} {literal(_ABOVE, s)}, {floats} {y}")
+    (y, zero), word = to.steps[v], VType(I32, s.lanes)
+    whole = _nearest_far(to, to.far[y], s) if y in to.far else _nearest(to, y, s)
+    total = whole
+    if zero:
+        total = to.named(f"add {ltype(word)} {whole}, {_widened(to, zero, word)}")
+    clamped = _clamped(to, total, (literal(0, word), literal(255, word)), word)
+    made = to.named(f"trunc {ltype(word)} {clamped} to {ltype(t)}")
+    to.stepped[made] = whole, zero
+    return made
+
+
+def _nearest(to: LlvmValues, y: str, s: VType) -> str:
+    word, floats, most = VType(I32, s.lanes), ltype(s), literal(_ABOVE, s)
+    over = to.named(f"fcmp olt {floats} {most}, {y}")  # a NaN stays
+    y = to.named(f"select {mask_type(s.lanes)} {over}, {floats} {most}, {floats} {y}")
     name = {4: "sse2.cvtps2dq", 8: "avx.cvt.ps2dq.256", 16: "avx512.mask.cvtps2dq.512"}[s.lanes]
     arguments = [(floats, y)]
     if s.lanes == 16:
         arguments += [(ltype(word), literal(0, word)), ("i16", "-1"), ("i32", "4")]
-    whole = to.named(to.call(ltype(word), f"llvm.x86.{name}", arguments))
-    total = whole
-    if zero:
-        total = to.named(f"add {ltype(word)} {whole}, {_widened(to, zero, word)}")
-    clamped = _clamped(to, total, (literal(0, word), literal(255, word)), word)
-    made = to.named(f"trunc {ltype(word)} {clamped} to {ltype(t)}")
-    to.stepped[made] = whole, zero
-    return made
+    return to.named(to.call(ltype(word), f"llvm.x86.{name}", arguments))
 
 
-def _stepped_far(to: LlvmValues, far: str, zero: str, s: VType, t: VType) -> str:
+def _nearest_far(to: LlvmValues, far: str, s: VType) -> str:
     word, floats, low = VType(I32, s.lanes), ltype(s), literal(ROUNDING - 256, s)
     over = to.named(f"fcmp ogt {floats} {far}, {low}")
     far = to.named(f"select {mask_type(s.lanes)} {over}, {floats} {far}, {floats} {low}")
     bits = to.named(f"bitcast {floats} {far} to {ltype(word)}")
-    whole = to.named(f"sub {ltype(word)} {bits}, {literal(_BITS, word)}")
-    total = whole
-    if zero:
-        total = to.named(f"add {ltype(word)} {whole}, {_widened(to, zero, word)}")
-    clamped = _clamped(to, total, (literal(0, word), literal(255, word)), word)
-    made = to.named(f"trunc {ltype(word)} {clamped} to {ltype(t)}")
-    to.stepped[made] = whole, zero
-    return made
+    return to.named(f"sub {ltype(word)} {bits}, {literal(_BITS, word)}")
 
 
 def _of_byte(to: LlvmValues, v: str, s: VType, t: VType) -> str:
