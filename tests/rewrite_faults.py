@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import random
+import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -69,14 +70,25 @@ def _changed(function: FunctionType, fault: Fault) -> CodeType:
 
 @contextmanager
 def planted(fault: Fault) -> Iterator[None]:
-    """The rewrite with its fault."""
+    """The rewrite with its fault, and without what was found before; nor is it found later."""
     function = _function(fault)
     code = function.__code__
     function.__code__ = _changed(function, fault)
+    _forget()
     try:
         yield
     finally:
         function.__code__ = code
+        _forget()
+
+
+def _forget() -> None:
+    """Clear all that functions of kernels and of indices remember."""
+    for name, module in [*sys.modules.items()]:
+        if name.startswith(("tunegrad.ir.", "tunegrad.opts.")):
+            for found in vars(module).values():
+                if callable(clear := getattr(found, "cache_clear", None)):
+                    clear()
 
 
 _SEEN = (

@@ -670,6 +670,7 @@ def memoized(
                 known[key] = value
             return value
 
+        looked_up.cache_clear = known.clear  # type: ignore[attr-defined]  # as functools' has it
         return looked_up
 
     return decorate
