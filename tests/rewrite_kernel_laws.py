@@ -20,7 +20,7 @@ from tests.stored_decisions import decided
 from tunegrad.db import open_store
 from tunegrad.devices.host.facts import fingerprint
 from tunegrad.frontend import Tensor, grad
-from tunegrad.ir.dtypes import F32, F64, I8, I32, U8
+from tunegrad.ir.dtypes import F32, F64, I8, I32, U8, DType
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
@@ -447,26 +447,36 @@ def steps(rng: random.Random) -> None:
     """Compiled for vectors of any width, floats that are rounded to bytes are numpy's bytes,
     whatever they are, and so are products, and what is computed of bytes less a byte.
     """
-    z, other = (
-        Tensor.constant(np.uint8(byte)).cast("f32") for byte in rng.sample(range(1, 256), 2)
+    for kind, twin in ((U8, I8), (I8, U8)):
+        _steps_of(rng, kind, twin)
+
+
+def _steps_of(rng: random.Random, kind: DType, twin: DType) -> None:
+    one, two = rng.sample(range(1, kind.greatest + 1), 2)
+    z, other = (  # below 0, what is below all integers would wrap around
+        Tensor.constant(np.array(byte, kind.numpy)).cast("f32")
+        for byte in (-one if kind.signed else one, two)
     )
     length = rng.choice((61, 64, 100))
-    x, q = Tensor.input("x", (length,)), Tensor.input("q", (length,), "u8")
+    x, q = Tensor.input("x", (length,)), Tensor.input("q", (length,), kind.name)
     rounded, product = x.round(), (x * 0.5).round()  # a product that rounds once by itself
     made, both, alone, moved, plain = (
-        y.clamp(0.0, 255.0).cast("u8")
+        y.clamp(float(kind.least), float(kind.greatest)).cast(kind.name)
         for y in (rounded + z, rounded + z + other, rounded, product + z, product)
     )
     outputs = [
         made, both, alone.cast("f32") - z, made.cast("f32") - z, made.cast("f32") - other,
         moved, plain, moved.cast("f32") - z, q.cast("f32") - z,
+        made.cast(twin.name).cast("f32") - z,
     ]  # fmt: skip
     drawn = np.random.default_rng(rng.randrange(1 << 30))
     floats = drawn.uniform(-600, 600, length).astype(np.float32)
     floats[:13] = [
         np.nan, np.inf, -np.inf, 3e9, -3e9, -3e7, 1e38, 0.5, 1.5, -0.5, 255.5, -7.5, 2.0**31,
     ]  # fmt: skip
-    inputs: dict[str, Array] = {"x": floats, "q": drawn.integers(0, 256, length).astype(np.uint8)}
+    inputs: dict[str, Array] = {
+        "x": floats, "q": drawn.integers(kind.least, kind.greatest + 1, length, kind.numpy),
+    }  # fmt: skip
     plans = [schedule(fold_constants((y.node,))) for y in outputs]
     for lanes in (n for n in (4, 8, 16) if 4 * n <= TARGET.vector_bytes):
         code = CompiledKernels(1, f"tile(axis=a, size={lanes}) vectorize(axis=a1)")

@@ -131,9 +131,11 @@ def test_a_pool_pads_with_the_least_byte() -> None:
     np.testing.assert_array_equal(evaluate(after, {"x": x})[0], evaluate((pool.node,), {"x": x})[0])
 
 
-@pytest.mark.parametrize("zero", [0, 7, 255])
+@pytest.mark.parametrize(
+    ("kind", "zero"), [("u8", 0), ("u8", 7), ("u8", 255), ("i8", 0), ("i8", -128), ("i8", 127)]
+)
 @pytest.mark.parametrize("length", [64, 61])
-def test_compiled_steps_saturate_and_round_to_even(zero: int, length: int) -> None:
+def test_compiled_steps_saturate_and_round_to_even(kind: str, zero: int, length: int) -> None:
     """Vectors round to integers by one instruction, which has one value for all that is beyond, and
     take the zero point off before they are floats again.
     """
@@ -141,37 +143,41 @@ def test_compiled_steps_saturate_and_round_to_even(zero: int, length: int) -> No
     given[:12] = [np.nan, np.inf, -np.inf, 3e9, -3e9, 1e38, 0.5, 1.5, -0.5, 255.5, -7.5, 2.0**31]
 
     def made(x: Tensor, q: Tensor) -> tuple[Tensor, ...]:
-        bytes_of = steps(x, zero, 1.0)
+        bytes_of = steps(x, zero, 1.0, kind)
         left = floats(bytes_of, zero, 0.5) + floats(q, zero, 0.25)
-        return bytes_of, left, x.round().clamp(0.0, 255.0).cast("u8")
+        return bytes_of, left, x.round().clamp(low, high).cast(kind)
 
-    q = drawn((length,), "u8", 3)
+    low, high = (0.0, 255.0) if kind == "u8" else (-128.0, 127.0)
+    q = drawn((length,), kind, 3)
     got = tg.compile(made, Tensor(given), Tensor(q), store=False)(given, q)
-    want = np.nan_to_num(np.clip(np.rint(given) + zero, 0, 255)).astype(np.uint8)
+    want = np.nan_to_num(np.clip(np.rint(given) + zero, low, high)).astype(q.dtype)
     np.testing.assert_array_equal(got[0], want)
     apart = (want - np.float32(zero)) * np.float32(0.5)
     np.testing.assert_array_equal(got[1], apart + (q - np.float32(zero)) * np.float32(0.25))
-    np.testing.assert_array_equal(got[2], np.nan_to_num(np.clip(np.rint(given), 0, 255)))
+    np.testing.assert_array_equal(got[2], np.nan_to_num(np.clip(np.rint(given), low, high)))
 
 
-def test_a_scaled_integer_is_rounded_to_a_byte_once() -> None:
+@pytest.mark.parametrize("kind", ["u8", "i8"])
+def test_a_scaled_integer_is_rounded_to_a_byte_once(kind: str) -> None:
     """In f32 some products are halves of steps, which those of the same numbers are not."""
     whole, scale = np.arange(-(1 << 20), 1 << 20, dtype=np.int32), np.float32(1.23e-4)
 
     def made(x: Tensor) -> Tensor:
         product = x.cast("f32") * Tensor.constant(scale)
-        return (product.round() + byte(3)).clamp(0.0, 255.0).cast("u8")
+        return (product.round() + byte(3, kind)).clamp(low, high).cast(kind)
 
+    low, high = (0.0, 255.0) if kind == "u8" else (-128.0, 127.0)
     got = tg.compile(made, Tensor(whole), store=False)(whole)
-    want = np.clip(np.rint(whole * np.float64(scale)) + 3, 0, 255)
-    twice = np.clip(np.rint(whole.astype(np.float32) * scale) + 3, 0, 255)
+    want = np.clip(np.rint(whole * np.float64(scale)) + 3, low, high)
+    twice = np.clip(np.rint(whole.astype(np.float32) * scale) + 3, low, high)
     assert (want != twice).any()
     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("kind", ["u8", "i8"])
 @pytest.mark.parametrize(("channels", "groups"), [(16, 1), (32, 32)])
 def test_a_file_in_either_form_is_the_integers_of_its_reference(
-    channels: int, groups: int, tmp_path: Path
+    channels: int, groups: int, kind: str, tmp_path: Path
 ) -> None:
     """QDQ around a convolution with a bias of integers, and QLinearConv: all elements, in the sums
     of integers and the product in f64 of onnx's reference.
@@ -180,22 +186,23 @@ def test_a_file_in_either_form_is_the_integers_of_its_reference(
     reference = pytest.importorskip("onnx.reference")
     rng = np.random.default_rng(channels)
     by = rng.uniform(0.001, 0.003, 32).astype(np.float32)
+    dtype, less, name = (np.uint8, 0, "uint8") if kind == "u8" else (np.int8, 128, "int8")
     given = {
-        "xs": np.float32(0.02), "xz": np.uint8(7), "ws": by, "wz": np.zeros(32, np.int8),
-        "ys": np.float32(0.013), "yz": np.uint8(100), "bs": by * np.float32(0.02),
+        "xs": np.float32(0.02), "xz": dtype(7 - less), "ws": by, "wz": np.zeros(32, np.int8),
+        "ys": np.float32(0.013), "yz": dtype(100 - less), "bs": by * np.float32(0.02),
         "w": rng.integers(-127, 128, (32, channels // groups, 3, 3), np.int8),
         "b": rng.integers(-9000, 9000, 32, np.int32),
     }  # fmt: skip
     # strided: where bytes are widened, a stride of 1 is Winograd's tiles of floats, which round
     attributes = f"pads = [1, 1, 1, 1], strides = [2, 2], group = {groups}"
-    head = f"agraph (uint8[1,{channels},24,24] x) => (uint8[1,32,12,12] y)"
+    head = f"agraph ({name}[1,{channels},24,24] x) => ({name}[1,32,12,12] y)"
     bodies = (
         f"{{ y = QLinearConv <{attributes}> (x, xs, xz, w, ws, wz, ys, yz, b) }}",
         f"""{{ fx = DequantizeLinear (x, xs, xz) fw = DequantizeLinear <axis = 0> (w, ws, wz)
         fb = DequantizeLinear <axis = 0> (b, bs) fy = Conv <{attributes}> (fx, fw, fb)
         y = QuantizeLinear (fy, ys, yz) }}""",
     )
-    x = rng.integers(0, 256, (1, channels, 24, 24), np.uint8)
+    x = rng.integers(-less, 256 - less, (1, channels, 24, 24), dtype)
     want = None
     for i, body in enumerate(bodies):
         model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 19]> {head} {body}')

@@ -114,7 +114,7 @@ def _with_constants(outputs: tuple[Node, ...], steps: list[Step] | None) -> tupl
 def _is_byte(n: Node) -> bool:
     """True for one byte as a float, a zero point: a kernel that reads a byte knows what it is."""
     x = n.srcs[0] if n.op is GraphOp.CAST and n.dtype == F32 else n
-    return x is not n and x.op is GraphOp.CONST and x.dtype == U8 and x.size == 1
+    return x is not n and x.op is GraphOp.CONST and x.dtype in (I8, U8) and x.size == 1
 
 
 def _evaluated(n: Node) -> Node:

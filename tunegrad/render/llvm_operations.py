@@ -7,7 +7,7 @@ from tunegrad.ir.dtypes import F32, I8, I16, I32, U8, U8X4, U16, DType
 from tunegrad.ir.expr import Op
 from tunegrad.ir.program import ROUNDING, VType
 
-from .llvm_values import LlvmValues, literal, ltype, mask_type, scalar_type, suffix_of
+from .llvm_values import Byte, LlvmValues, literal, ltype, mask_type, scalar_type, suffix_of
 
 __all__ = [
     "converted",
@@ -40,9 +40,9 @@ def converted(to: LlvmValues, v: str, s: VType, t: VType) -> str:
         return to.named(f"{'fcmp une' if s.dtype.is_float else 'icmp ne'} {a} {v}, {zero}")
     if s.dtype.is_float and t.dtype.is_float:
         return to.named(f"{'fpext' if t.dtype.bits > s.dtype.bits else 'fptrunc'} {a} {v} to {b}")
-    if t.dtype == U8 and v in to.steps and s.lanes in to.nearest:
+    if t.dtype in (I8, U8) and v in to.steps and s.lanes in to.nearest:
         return _stepped(to, v, s, t)
-    if s.dtype == U8 and t.dtype == F32:
+    if s.dtype in (I8, U8) and t.dtype == F32:
         return _of_byte(to, v, s, t)
     if s.dtype == F32 and s.lanes > 1 and t.dtype in (I8, I16, I32, U8, U16):
         return _whole(to, v, s, t)
@@ -96,7 +96,8 @@ def _whole(to: LlvmValues, v: str, s: VType, t: VType) -> str:
 #     f32(q) - z                -->    f32(q - z)
 #     nearest(fma(a, b, C) - C) -->    bits(max(fma(a, b, C), C - z)) - bits(C)
 #
-# ``nearest`` gives the least i32 for a NaN, and for what is below that; z is a byte. C is where
+# ``nearest`` gives the least i32 for a NaN, and for what is below that; z is a byte. With a sign it
+# may be below 0, so that y is at least -512, and a NaN, which is the byte 0, is -z. C is where
 # floats are integers, so that their bits count: what is above C - 256 is as bits in the same order.
 
 
@@ -107,21 +108,31 @@ _BITS = 0x4B400000
 
 
 def _stepped(to: LlvmValues, v: str, s: VType, t: VType) -> str:
-    (y, zero), word = to.steps[v], VType(I32, s.lanes)
-    whole = _nearest_far(to, to.far[y], s) if y in to.far else _nearest(to, y, s)
+    (y, zero), word, mask = to.steps[v], VType(I32, s.lanes), mask_type(s.lanes)
+    signed = t.dtype.signed or (zero is not None and zero[1].signed)
+    whole = _nearest_far(to, to.far[y], s) if y in to.far else _nearest(to, y, s, signed)
+    if t.dtype.signed:
+        number = to.named(f"fcmp ord {ltype(s)} {y}, {y}")
+        none = to.splat(_less_byte(to, 0, zero), word) if zero else literal(0, word)
+        code = f"select {mask} {number}, {ltype(word)} {whole}, {ltype(word)} {none}"
+        whole = to.named(code)
     total = whole
     if zero:
-        total = to.named(f"add {ltype(word)} {whole}, {_widened(to, zero, word)}")
-    clamped = _clamped(to, total, (literal(0, word), literal(255, word)), word)
-    made = to.named(f"trunc {ltype(word)} {clamped} to {ltype(t)}")
-    to.stepped[made] = whole, zero
+        total = to.named(f"add {ltype(word)} {whole}, {to.splat(_widened(to, zero), word)}")
+    ends = literal(t.dtype.least, word), literal(t.dtype.greatest, word)
+    made = to.named(f"trunc {ltype(word)} {_clamped(to, total, ends, word)} to {ltype(t)}")
+    to.stepped[made, t.dtype] = whole, zero
     return made
 
 
-def _nearest(to: LlvmValues, y: str, s: VType) -> str:
-    word, floats, most = VType(I32, s.lanes), ltype(s), literal(_ABOVE, s)
+def _nearest(to: LlvmValues, y: str, s: VType, signed: bool) -> str:
+    word, floats, mask = VType(I32, s.lanes), ltype(s), mask_type(s.lanes)
+    most, least = literal(_ABOVE, s), literal(-_ABOVE, s)
     over = to.named(f"fcmp olt {floats} {most}, {y}")  # a NaN stays
-    y = to.named(f"select {mask_type(s.lanes)} {over}, {floats} {most}, {floats} {y}")
+    y = to.named(f"select {mask} {over}, {floats} {most}, {floats} {y}")
+    if signed:
+        inside = to.named(f"fcmp ogt {floats} {y}, {least}")
+        y = to.named(f"select {mask} {inside}, {floats} {y}, {floats} {least}")
     name = {4: "sse2.cvtps2dq", 8: "avx.cvt.ps2dq.256", 16: "avx512.mask.cvtps2dq.512"}[s.lanes]
     arguments = [(floats, y)]
     if s.lanes == 16:
@@ -138,25 +149,30 @@ def _nearest_far(to: LlvmValues, far: str, s: VType) -> str:
 
 
 def _of_byte(to: LlvmValues, v: str, s: VType, t: VType) -> str:
-    word = VType(I32, s.lanes)
-    if v not in to.stepped:
-        made = to.named(f"uitofp {ltype(s)} {v} to {ltype(t)}")
-        to.whole[made] = v
+    word, kind = VType(I32, s.lanes), "sitofp" if s.dtype.signed else "uitofp"
+    made = to.named(f"{kind} {ltype(s)} {v} to {ltype(t)}")
+    if (v, s.dtype) not in to.stepped:
+        to.whole[made] = v, s.dtype
         return made
-    whole, zero = to.stepped[v]
-    if not zero:
-        return to.named(f"uitofp {ltype(s)} {v} to {ltype(t)}")
-    less = to.named(f"zext i8 {zero} to i32")
-    ends = [to.splat(to.named(f"sub i32 {end}, {less}"), word) for end in (0, 255)]
-    clamped = _clamped(to, whole, (ends[0], ends[1]), word)
-    centred = to.named(f"sitofp {ltype(word)} {clamped} to {ltype(t)}")
-    made = to.named(f"uitofp {ltype(s)} {v} to {ltype(t)}")
-    to.centred[made] = centred, zero
+    whole, zero = to.stepped[v, s.dtype]
+    if zero:
+        ends = [to.splat(_less_byte(to, e, zero), word) for e in (s.dtype.least, s.dtype.greatest)]
+        clamped = _clamped(to, whole, (ends[0], ends[1]), word)
+        centred = to.named(f"sitofp {ltype(word)} {clamped} to {ltype(t)}")
+        to.centred[made] = centred, zero
     return made
 
 
-def _widened(to: LlvmValues, byte: str, word: VType) -> str:
-    return to.splat(to.named(f"zext i8 {byte} to i32"), word)
+def _widened(to: LlvmValues, byte: Byte, lanes: int = 1) -> str:
+    """A byte, or lanes of them, as i32."""
+    (name, dtype), word = byte, ltype(VType(I32, lanes))
+    return to.named(
+        f"{'sext' if dtype.signed else 'zext'} {ltype(VType(dtype, lanes))} {name} to {word}"
+    )
+
+
+def _less_byte(to: LlvmValues, number: int, byte: Byte) -> str:
+    return to.named(f"sub i32 {number}, {_widened(to, byte)}")
 
 
 def _clamped(to: LlvmValues, v: str, ends: tuple[str, str], word: VType) -> str:
@@ -169,7 +185,7 @@ def _clamped(to: LlvmValues, v: str, ends: tuple[str, str], word: VType) -> str:
 def with_steps(to: LlvmValues, op: Op, a: list[str], s: VType, made: str) -> str:
     """A sum or rounding of floats, ``made`` of ``a``; or what is cheaper of bytes."""
     if op is Op.ROUND:
-        to.steps[made] = a[0], ""
+        to.steps[made] = a[0], None
     elif op is Op.ADD:
         for x, y in (a, a[::-1]):
             zero = _byte_of(to, y)
@@ -182,15 +198,15 @@ def with_steps(to: LlvmValues, op: Op, a: list[str], s: VType, made: str) -> str
             return to.centred[a[0]][0]
         if a[0] in to.whole:
             word = VType(I32, s.lanes)
-            wide = to.named(f"zext <{s.lanes} x i8> {to.whole[a[0]]} to {ltype(word)}")
-            less = to.named(f"sub {ltype(word)} {wide}, {_widened(to, zero, word)}")
+            wide, by = _widened(to, to.whole[a[0]], s.lanes), to.splat(_widened(to, zero), word)
+            less = to.named(f"sub {ltype(word)} {wide}, {by}")
             return to.named(f"sitofp {ltype(word)} {less} to {ltype(s)}")
     return made
 
 
-def _byte_of(to: LlvmValues, v: str) -> str:
-    """The byte that is the same float in every lane; "" of another."""
-    return to.whole.get(to.shared[v][0], "") if v in to.shared else ""
+def _byte_of(to: LlvmValues, v: str) -> Byte | None:
+    """The byte that is the same float in every lane; None of another."""
+    return to.whole.get(to.shared[v][0]) if v in to.shared else None
 
 
 def _bf16(to: LlvmValues, v: str, s: VType, t: VType) -> str:

@@ -18,6 +18,7 @@ from tunegrad.ir.program import Instr, Load, VType
 from tunegrad.ir.target import Target
 
 __all__ = [
+    "Byte",
     "LlvmValues",
     "literal",
     "ltype",
@@ -114,6 +115,10 @@ def _nearest(target: Target) -> tuple[int, ...]:
     return (4, 8, 16) if target.avx512 else (4, 8) if "+avx2" in target.features else ()
 
 
+Byte = tuple[str, DType]
+"""A byte's name, and its type: LLVM's bytes have no sign."""
+
+
 class LlvmValues:
     """The names, definitions and declarations so far; a subclass has the lines.
 
@@ -134,15 +139,15 @@ class LlvmValues:
         """By vector of truths, the scalar that all its lanes need, and what is each lane's own."""
         self.saturated: dict[str, str] = {}
         """By vector of unsigned integers, the clamped floats that it was converted from."""
-        self.whole: dict[str, str] = {}
+        self.whole: dict[str, Byte] = {}
         """By float, the byte that it is."""
         self.far: dict[str, str] = {}
         """By vector of whole numbers, these moved to where floats are integers."""
-        self.steps: dict[str, tuple[str, str]] = {}
-        """By vector of whole numbers, what is rounded, and the byte that is added, "" for none."""
-        self.stepped: dict[str, tuple[str, str]] = {}
+        self.steps: dict[str, tuple[str, Byte | None]] = {}
+        """By vector of whole numbers, what is rounded, and the byte that is added."""
+        self.stepped: dict[tuple[str, DType], tuple[str, Byte | None]] = {}
         """By vector of bytes, the integers before a byte is added and all saturate; that byte."""
-        self.centred: dict[str, tuple[str, str]] = {}
+        self.centred: dict[str, tuple[str, Byte]] = {}
         """By vector of bytes as floats, the same less a byte; that byte."""
         self.declared: set[str] = set()
         self.defined: dict[str, str] = {}

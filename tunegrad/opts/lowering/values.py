@@ -404,8 +404,7 @@ class Values:
 
     def _steps(self, x: Cast, point: Point, active: int | None) -> Known | None:
         """What is cast to a byte where it is a product that is rounded, and moved by a byte: the
-        product is rounded once, to an integer, and not to a float before; None for others, as zero
-        points in i8, which are folded to floats that may be of any size.
+        product is rounded once, to an integer, and not to a float before; None for others.
 
         round(a * b)  -->  round(fma(a, b, C) - C)     C = 1.5 * 2^23, whose neighbours are integers
         """
