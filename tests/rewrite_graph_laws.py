@@ -426,8 +426,32 @@ def scaled_sums(rng: random.Random, *, whole: bool = False) -> tuple[Node, dict[
     return total.node, {name: small_bytes(rng, shape, U8) for name in "xy"}
 
 
+def bounded_sums(rng: random.Random) -> tuple[Node, dict[str, Array]]:
+    """A linear layer of bytes, bytes beside it perhaps, between bounds of which some are ends of
+    the bytes that it becomes; all scales are powers of two, so that nothing is rounded twice.
+    """
+    drawn, dtype = np.random.default_rng(rng.randrange(1 << 30)), rng.choice((U8, I8))
+    w = Tensor.constant(drawn.integers(-9, 9, (16, 8), np.int8)).cast("f32") * 0.5
+    y = _floats(Tensor.input("x", (4, 16), "u8"), 7, 0.25) @ w
+    if rng.random() < 0.5:
+        y = y + Tensor.constant(drawn.integers(-99, 99, 8).astype(np.float32))
+    if rng.random() < 0.5:
+        y = y + _floats(Tensor.input("y", (4, 8), "u8"), 3, rng.choice((0.5, 8.0)))
+    scale, zero = rng.choice((1.0, 4.0)), rng.choice((dtype.least, dtype.greatest, 9))
+    ends = [scale * (end - zero) for end in (dtype.least, dtype.greatest)]
+    for bound in rng.sample(("least", "most"), rng.choice((1, 1, 2))):
+        by = rng.choice((0.0, 0.0, -scale, 9 * scale))
+        y = y.maximum(ends[0] + by) if bound == "least" else y.minimum(ends[1] + by)
+    y = rng.choice((y, y, y.reshape(-1), y.pad(((1, 0), (0, 2)))))
+    return _steps(y, zero, scale, dtype).node, {
+        "x": small_bytes(rng, (4, 16), U8), "y": small_bytes(rng, (4, 8), U8),
+    }  # fmt: skip
+
+
 def scales(rng: random.Random) -> None:
-    """Bytes in the same steps are those bytes; sums of bytes are scaled once."""
+    """Bytes in the same steps are those bytes; sums of bytes are scaled once, and what bounds them
+    is not asked for where bytes do.
+    """
     changed = 0
     for _ in range(120):
         before, inputs = steps_of_bytes(rng)
@@ -442,6 +466,18 @@ def scales(rng: random.Random) -> None:
         (after,) = joined_scales((before,))
         changed += after is not before
         kept("scales", before, after, inputs, rounds=True)
+    assert changed >= 10
+    changed = 0
+    for _ in range(40):
+        drawn, inputs = bounded_sums(rng)
+        (before,) = quad_dots((drawn,), VNNI, floats=True)
+        (after,) = joined_scales((before,))
+        bounds, left = (
+            sum(n.op is GraphOp.MAP and n.arg in (Op.MAX, Op.MIN) for n in topological((x,)))
+            for x in (before, after)
+        )
+        changed += left < bounds
+        kept("scales", before, after, inputs)
     assert changed >= 10
 
 

@@ -9,9 +9,10 @@ from quad_builders import VNNI
 
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import F32, U8
+from tunegrad.ir.expr import Op
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
-from tunegrad.ir.graph import Node, topological
+from tunegrad.ir.graph import GraphOp, Node, topological
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.rewrites import Product, Scale, find_products, quantised
 from tunegrad.planning import prepared
@@ -50,6 +51,18 @@ def test_no_float_tensor_lies_between_layers() -> None:
     inner = {b for b in made if b.data is None and b.id not in (*plan.inputs, *plan.outputs)}
     assert inner
     assert not [b for b in inner if b.dtype == F32]
+
+
+def test_between_layers_nothing_is_divided_bounded_or_copied() -> None:
+    """A relu is what bytes do that saturate, a residual has one scale with the sum, and a pool is
+    stored as the next layer reads it.
+    """
+    outputs = prepared(in_bytes(network()), "contract", VNNI, known=True)
+    maps = [n.arg for n in topological(outputs) if n.op is GraphOp.MAP]
+    assert maps.count(Op.DIV) == 1  # of the image
+    assert Op.MAX not in maps
+    copies = [x.kernel for x in schedule(outputs).launches if not x.kernel.reduces]
+    assert len(copies) == 1  # the image's
 
 
 def test_outputs_are_near_those_in_f32() -> None:

@@ -125,6 +125,9 @@ def _product(n: Node, known: dict[Node, bool]) -> Product | None:
         return None
     weight, weight_moves = parts[fixed.index(True)]
     tensor, moves = parts[fixed.index(False)]
+    if tensor.op is GraphOp.REDUCE and moves and moves[0].op is GraphOp.RESHAPE:
+        whole = _wide(moves[0].shape) == _wide(tensor.shape)  # without the places that were folded
+        tensor, moves = (moves[0], moves[1:]) if whole else (tensor, moves)
     spread = any(m.op in (GraphOp.EXPAND, GraphOp.WINDOW) for m in moves)
     wide = sum(extent > 1 for extent in weight.shape) > 1
     if weight.op is not GraphOp.CONST or not (spread and wide and product.size):
@@ -272,8 +275,14 @@ def _whole(x: Node, s: Scale, axis: int) -> Node:
     return g.elementwise(Op.MUL, x, g.expand(by, x.shape))
 
 
+def _wide(shape: tuple[int, ...]) -> list[int]:
+    return [extent for extent in shape if extent > 1]
+
+
 def _pooled(n: Node, readers: Counter[Node]) -> Node | None:
     """The tensor of whose windows this is the maximum, where nothing else reads it; else None."""
+    if n.op is GraphOp.RESHAPE and readers[n.srcs[0]] == 1:
+        n = n.srcs[0]
     if n.op is not GraphOp.REDUCE or cast(Any, n.arg)[0] is not Op.MAX:
         return None
     path = [n.srcs[0]]

@@ -1,19 +1,23 @@
 """Numbers between bytes: constant scales that are one, and what needs no floats at all.
 
+    u8(round(max(y, 0) / s) + z)              -->  u8(round(y / s) + z)              0 the byte 0
     (f32(v) * a * b + c) / s                  -->  f32(v) * (a * b / s) + c / s      v sums
     f32(v) * m / s + f32(b) * m / s           -->  f32(v + b) * (m / s)              b integers
     u8(round((f32(q) - z) * s / s) + z)       -->  q
     u8(round(max over w: y / s) + z)          -->  max over w: u8(round(y / s) + z)
     where(64 <= c < 128, x[c-64], y[c])       -->  where(b == 1, x[c], y[c]) at 64 b + c
 
-The first two are equal but for roundings: ``quad_dots`` makes it where sums may be rounded once.
+The second and third are equal but for roundings: ``quad_dots`` makes it where sums may be rounded
+once. Bytes that are added to such a sum are scaled with it.
 With a bias of integers they are what QLinearConv says: a sum of integers times one number in f32,
-which lowering rounds to a byte at once. The others are equal bit by bit: quantising is monotone,
-and a rounding to the nearest integer undoes those of a product and a quotient of one scale.
+which lowering rounds to a byte at once. The others are equal bit by bit: quantising is monotone and
+saturates, and a rounding to the nearest integer undoes those of a product and a quotient of one
+scale.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from math import gcd, prod
 from typing import Any, cast
@@ -26,9 +30,9 @@ from .. import graph as g
 from ..dtypes import F32, I8, I32, U8, DType
 from ..expr import Op
 from ..folding import saturated, values_of
-from ..graph import GraphOp, Node, Step
+from ..graph import MOVEMENT, GraphOp, Node, Step, topological
 from ..interpret.numeric import Array, convert
-from .sums import Repeats, applied, chain, is_known, rewritten, sum_of_products
+from .sums import Repeats, applied, chain, is_known, rewritten, stepped, sum_of_products
 
 __all__ = ["joined_scales", "whole_biases"]
 
@@ -44,8 +48,54 @@ _EXTREMES = (Op.MAX, Op.MIN)
 def joined_scales(outputs: tuple[Node, ...], steps: list[Step] | None = None) -> tuple[Node, ...]:
     """The same outputs by these rules; a graph that none applies to keeps its nodes."""
     known: dict[Node, bool] = {}
+    outputs = _unclamped(outputs, known, steps)
     outputs = rewritten(outputs, lambda n: _on_bytes(n, known), steps)
     return rewritten(outputs, lambda n: _joined(n, known) or _in_blocks(n), steps)
+
+
+def _unclamped(
+    outputs: tuple[Node, ...], known: dict[Node, bool], steps: list[Step] | None
+) -> tuple[Node, ...]:
+    """Without maxima and minima of scaled integers with numbers of the least and the greatest byte,
+    where bytes alone read them: what saturates does the same.
+    """
+    order = topological(outputs)
+    readers = Counter(s for n in order for s in {*n.srcs})
+    readers.update(outputs)
+    new: Step = {}
+    for n in order:
+        found = _quantised(n, known)
+        made = g.with_sources(n, tuple(new[s] for s in n.srcs))
+        if found is not None:
+            by, ends = found[1], {Op.MIN: n.dtype.greatest, Op.MAX: n.dtype.least}
+            top, moves = chain(found[0])
+            x = top
+            padded = any(m.op is GraphOp.PAD or readers[m] > 1 for m in moves)
+            while not padded and x.op is GraphOp.MAP and x.arg in ends and readers[x] == 1:
+                limit = _number(x.srcs[1], known)
+                if limit is None or by.of(limit) != ends[x.arg] or not _of_integers(x, known):
+                    break
+                x = x.srcs[0]
+            if x is not top:
+                made = _in_place(n, top, new[x], new)
+        new[n] = made
+    return stepped(outputs, new, steps)
+
+
+def _of_integers(x: Node, known: dict[Node, bool]) -> bool:
+    """True for a float that is made of integers and constants alone."""
+    if is_known(x, known) or (x.op is GraphOp.CAST and x.srcs[0].dtype.is_int):
+        return True
+    inside = x.op is GraphOp.MAP or x.op in MOVEMENT
+    return inside and all(_of_integers(s, known) for s in x.srcs)
+
+
+def _in_place(n: Node, old: Node, made: Node, new: Step) -> Node:
+    """``n`` of ``made`` in the place of ``old``, which is below its first sources."""
+    if n is old:
+        return made
+    first = _in_place(n.srcs[0], old, made, new)
+    return g.with_sources(n, (first, *(new[s] for s in n.srcs[1:])))
 
 
 def _joined(n: Node, known: dict[Node, bool]) -> Node | None:
@@ -61,7 +111,9 @@ def _joined(n: Node, known: dict[Node, bool]) -> Node | None:
 
 
 def _quotient(x: Node, by: Node, factor: Node | None, known: dict[Node, bool]) -> Node | None:
-    """``x * factor / by``; None unless ``x`` is made of sums and constant scales alone."""
+    """``x * factor / by``; None unless ``x`` is made of sums and constant scales, and of bytes that
+    are added to these.
+    """
     if x.op is GraphOp.MAP and x.arg is Op.MUL:
         for y, scale in (x.srcs, x.srcs[::-1]):
             if is_known(scale, known) and not is_known(y, known):
@@ -84,19 +136,36 @@ def _quotient(x: Node, by: Node, factor: Node | None, known: dict[Node, bool]) -
         return None if made is None else applied(made, moves)
     if x.op is not GraphOp.MAP or x.arg is not Op.ADD:
         return None
-    parts: list[Node] = []
-    for y in x.srcs:
-        if is_known(y, known):
-            one = _one_of(y)
-            if not np.isfinite(values_of(one)).all() or abs(values_of(one)).max() > _MOST**3:
-                return None
-            parts.append(_spread(_joint(Op.DIV, one, by), x.shape))
-        else:
-            found = _quotient(y, by, None, known)
-            if found is None:
-                return None
-            parts.append(found)
-    return g.elementwise(Op.ADD, *parts)
+    found = [_part(y, by, known) for y in x.srcs]
+    parts = [
+        p if p is not None else _of_bytes(y, by, known) for y, p in zip(x.srcs, found, strict=True)
+    ]
+    sums = any(p is not None and not is_known(y, known) for y, p in zip(x.srcs, found, strict=True))
+    made = [p for p in parts if p is not None]
+    return g.elementwise(Op.ADD, *made) if sums and len(made) == len(parts) else None
+
+
+def _part(y: Node, by: Node, known: dict[Node, bool]) -> Node | None:
+    """What is added to a sum, divided by a number; None unless it is known, or made of sums."""
+    if not is_known(y, known):
+        return _quotient(y, by, None, known)
+    one = _one_of(y)
+    if not np.isfinite(values_of(one)).all() or abs(values_of(one)).max() > _MOST**3:
+        return None
+    return _spread(_joint(Op.DIV, one, by), y.shape)
+
+
+def _of_bytes(y: Node, by: Node, known: dict[Node, bool]) -> Node | None:
+    """Dequantised bytes divided by a number, which divides their scale; None for others."""
+    base, moves = chain(y)
+    if not _is_dequantised(base) or not is_known(base.srcs[1], known):
+        return None
+    one = _one_of(base.srcs[1])
+    if not _is_moderate(one):
+        return None
+    return applied(
+        g.elementwise(Op.MUL, base.srcs[0], _spread(_joint(Op.DIV, one, by), base.shape)), moves
+    )
 
 
 def whole_biases(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
