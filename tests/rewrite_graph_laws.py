@@ -437,11 +437,12 @@ def bounded_sums(rng: random.Random) -> tuple[Node, dict[str, Array]]:
         y = y + Tensor.constant(drawn.integers(-99, 99, 8).astype(np.float32))
     if rng.random() < 0.5:
         y = y + _floats(Tensor.input("y", (4, 8), "u8"), 3, rng.choice((0.5, 8.0)))
-    scale, zero = rng.choice((1.0, 4.0)), rng.choice((dtype.least, dtype.greatest, 9))
+    scale, zero = rng.choice((2.0, 4.0)), rng.choice((dtype.least, dtype.greatest, 9))
     ends = [scale * (end - zero) for end in (dtype.least, dtype.greatest)]
-    for bound in rng.sample(("least", "most"), rng.choice((1, 1, 2))):
-        by = rng.choice((0.0, 0.0, -scale, 9 * scale))
-        y = y.maximum(ends[0] + by) if bound == "least" else y.minimum(ends[1] + by)
+    for bound in rng.sample((0, 1), rng.choice((1, 1, 2))):
+        end = ends[rng.choice((bound, bound, bound, 1 - bound))]
+        end += rng.choice((0.0, 0.0, 0.0, -scale, 9 * scale))
+        y = y.minimum(end) if bound else y.maximum(end)
     y = rng.choice((y, y, y.reshape(-1), y.pad(((1, 0), (0, 2)))))
     return _steps(y, zero, scale, dtype).node, {
         "x": small_bytes(rng, (4, 16), U8), "y": small_bytes(rng, (4, 8), U8),
@@ -478,7 +479,7 @@ def scales(rng: random.Random) -> None:
         )
         changed += left < bounds
         kept("scales", before, after, inputs)
-    assert changed >= 10
+    assert changed >= 3
 
 
 def biases(rng: random.Random) -> None:
