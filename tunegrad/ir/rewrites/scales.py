@@ -62,7 +62,7 @@ def _unclamped(
     order = topological(outputs)
     readers = Counter(s for n in order for s in {*n.srcs})
     readers.update(outputs)
-    new: Step = {}
+    new: dict[Node, Node] = {}
     for n in order:
         found = _quantised(n, known)
         made = g.with_sources(n, tuple(new[s] for s in n.srcs))
@@ -73,7 +73,11 @@ def _unclamped(
             padded = any(m.op is GraphOp.PAD or readers[m] > 1 for m in moves)
             while not padded and x.op is GraphOp.MAP and x.arg in ends and readers[x] == 1:
                 limit = _number(x.srcs[1], known)
-                if limit is None or by.of(limit) != ends[x.arg] or not _of_integers(x, known):
+                if (
+                    limit is None
+                    or by.of(limit) != ends[cast(Op, x.arg)]
+                    or not _of_integers(x, known)
+                ):
                     break
                 x = x.srcs[0]
             if x is not top:
@@ -141,8 +145,8 @@ def _quotient(x: Node, by: Node, factor: Node | None, known: dict[Node, bool]) -
         p if p is not None else _of_bytes(y, by, known) for y, p in zip(x.srcs, found, strict=True)
     ]
     sums = any(p is not None and not is_known(y, known) for y, p in zip(x.srcs, found, strict=True))
-    made = [p for p in parts if p is not None]
-    return g.elementwise(Op.ADD, *made) if sums and len(made) == len(parts) else None
+    scaled = [p for p in parts if p is not None]
+    return g.elementwise(Op.ADD, *scaled) if sums and len(scaled) == len(parts) else None
 
 
 def _part(y: Node, by: Node, known: dict[Node, bool]) -> Node | None:
