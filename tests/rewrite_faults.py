@@ -532,7 +532,7 @@ FAULTS = (
     Fault("bytes beside a sum keep their scale", "rewrites.scales:_of_bytes",
           "_joint(Op.DIV, one, by)", "one", "scales"),
     Fault("any bound is an end of bytes", "rewrites.scales:_unclamped",
-          "or by.of(limit) != ends[cast(Op, x.arg)] ", "", "scales"),
+          "by.of(limit) != ends[cast(Op, x.arg)]", "False", "scales"),
     Fault("a bound at the other end is one", "rewrites.scales:_unclamped",
           "Op.MIN: n.dtype.greatest", "Op.MIN: n.dtype.least", "scales"),
     Fault("a sum keeps its scale", "rewrites.scales:_quotient",
