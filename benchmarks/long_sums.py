@@ -5,7 +5,7 @@
 
 For each kernel, default schedules: the time over that of one chain (the median of the rounds'
 ratios; below 1 is faster), and the relative error of uniform numbers. ``again`` is the chain
-against itself: the noise. The last ratio and the last error are those of ``reductions.BLOCK``.
+against itself: the noise. The last ratio and the last error are those of blocks as they are.
 ``--errors`` prints relative errors of sums of 2^24 numbers, in one serial loop and in 64 lanes, as
 one chain and in blocks.
 """
@@ -58,12 +58,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.errors:
         _print_errors(target)
         return 0
-    sizes = [_CHAIN, _CHAIN, *(int(n) for n in args.blocks.split(",")), reductions.BLOCK]
-    names = ["chain", "again", *(str(n) for n in sizes[2:])]
+    sizes = [_CHAIN, _CHAIN, *(int(n) for n in args.blocks.split(",")), 0]
+    names = ["chain", "again", *args.blocks.split(","), "as it is"]
     about = describe(("python", "-m", "benchmarks.long_sums"), args.threads)
     print(
-        f"{about['cpu']}, {args.threads} threads, errors of blocks of {reductions.BLOCK}; "
-        f"{about['command']}\n"
+        f"{about['cpu']}, {args.threads} threads, blocks of {reductions.BLOCK} and of "
+        f"{reductions.DOT_BLOCK} products; {about['command']}\n"
     )
     print("| kernel | chain, ms | " + " | ".join(names[1:]) + " | error, chain | error, blocks |")
     print("|" + "---|" * (len(names) + 4))
@@ -92,9 +92,15 @@ def _cases() -> dict[str, tuple[Kernel, NDArray[np.float64], Mapping[str, NDArra
         raise AssertionError(f"{direct.name} is a sum and can be split")
     (given,) = (p.name for p in direct.params if p.role == "in")
     (half,) = (p.name for p in parts.partial.params if p.role == "in")
-    m, n, k = 96, 64, 1 << 16
-    a, b = x[: m * k], x[m * k : (m + n) * k]
-    product = a.reshape(m, k).astype(np.float64) @ b.reshape(k, n).astype(np.float64)
+    products = {}
+    for m, n, k in ((96, 64, 1 << 16), (512, 512, 512), (64, 64, 4096)):
+        a, b = x[: m * k], x[m * k : (m + n) * k]
+        product = a.reshape(m, k).astype(np.float64) @ b.reshape(k, n).astype(np.float64)
+        products[f"product {m}x{n}x{k}"] = (
+            gemm(m, n, k),
+            product.reshape(-1),
+            {"A": a, "B": b},
+        )
     return {
         "sum of 2^26": (direct, x.sum(dtype=np.float64, keepdims=True), {given: x}),
         "sum of 2^26 in 64 chunks": (
@@ -102,7 +108,7 @@ def _cases() -> dict[str, tuple[Kernel, NDArray[np.float64], Mapping[str, NDArra
             x.reshape(64, -1).sum(axis=1, dtype=np.float64),
             {half: x},
         ),
-        f"product {m}x{n}x{k}": (gemm(m, n, k), product.reshape(-1), {"A": a, "B": b}),
+        **products,
     }
 
 
@@ -123,9 +129,7 @@ def _print_errors(target: Target) -> None:
     for name, x in numbers.items():
         wanted = x.sum(dtype=np.float64)
         programs = [
-            _lowered(launch.kernel, target, n, text)
-            for text in ("", _LANES)
-            for n in (_CHAIN, reductions.BLOCK)
+            _lowered(launch.kernel, target, n, text) for text in ("", _LANES) for n in (_CHAIN, 0)
         ]
         _, outputs = _in_turns(programs, target, {given: x}, 0)
         found = [*(o.item() for o in outputs), float(x.sum())]
@@ -133,15 +137,19 @@ def _print_errors(target: Target) -> None:
 
 
 def _lowered(kernel: Kernel, target: Target, block: int, text: str | None = None) -> Program:
-    """A kernel under a schedule, or its first default one, its chains cut after ``block`` terms."""
-    before = reductions.BLOCK, reductions.LONG_DOT
-    reductions.BLOCK = block
-    reductions.LONG_DOT = _CHAIN if block == _CHAIN else reductions.LONG_DOT
+    """A kernel under a schedule, or its first default one, its chains cut after ``block`` terms,
+    or as they are.
+    """
+    names = ("BLOCK", "DOT_BLOCK", "PANEL", "LONG_DOT")
+    before = {name: getattr(reductions, name) for name in names}
     try:
+        for name in names if block else ():
+            setattr(reductions, name, block)
         space = Space(kernel, target)
         return space.lower(space.defaults()[0] if text is None else Schedule.parse(text))
     finally:
-        reductions.BLOCK, reductions.LONG_DOT = before
+        for name, value in before.items():
+            setattr(reductions, name, value)
 
 
 def _in_turns(

@@ -5,8 +5,9 @@
 
 Arguments of a function are stratified: as many of each exponent and sign as of any other, where the
 function is defined, and numbers around its branch points. Those of a reduction are rows of 1,000
-numbers, and of 100,000, and columns. An error is in units in the last place (ulp), the spacing of
-f32 at the reference; of a sum whose terms cancel, at the sum of their sizes. Where the reference
+numbers, and of 100,000, and columns; those of a product are normal, or uniform between 0 and 1. An
+error is in units in the last place (ulp), the spacing of f32 at the reference; of a sum whose terms
+cancel, at the sum of their sizes. Where the reference
 rounds to infinity or is below the normal numbers of f32, nothing is compared. The reference is
 numpy's or scipy's in f64. PyTorch computes large contiguous tensors by vectorised functions, and
 may have others for strided ones: both are measured.
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from tools.numerics_page import error_cell, put_out
+from tunegrad import compile as compiled
 from tunegrad.frontend import Tensor, functional
 
 Array = NDArray[Any]
@@ -218,6 +220,35 @@ COLUMN_SETS = ((64, 1.0), (1000, 0.0), (1000, 1.0), (65_537, 1.0))
 """Of 256 columns: what is measured, their lengths, and the numbers around which they lie."""
 
 
+def _conv3x3(x: Any, w: Any) -> Any:
+    """Padded by 1: of tensors by a call, of arrays a product for each tap."""
+    if isinstance(x, Tensor):
+        return x.conv2d(w, padding=1)
+    if not isinstance(x, np.ndarray):
+        return torch_of(_F + "conv2d")(x, w, padding=1)
+    high, wide = x.shape[2:]
+    around = np.pad(x[0], ((0, 0), (1, 1), (1, 1)))
+    taps = [
+        w[:, :, i, j] @ around[:, i : i + high, j : j + wide].reshape(x.shape[1], -1)
+        for i in range(3)
+        for j in range(3)
+    ]
+    return np.add.reduce(taps).reshape(1, -1, high, wide)
+
+
+Product = tuple[str, Callable[[Any, Any], Any], tuple[int, ...], tuple[int, ...]]
+_LENGTHS = (64, 256, 512, 1024, 4096, 16_384)
+PRODUCTS: tuple[Product, ...] = (
+    *((f"matmul of {k:,}", lambda x, w: x @ w, (128, k), (k, 256)) for k in _LENGTHS),
+    *((f"vector times matrix, {k:,}", lambda x, w: x @ w, (1, k), (k, 256)) for k in (512, 4096)),
+    *(
+        (f"conv2d 3x3, {c} channels", _conv3x3, (1, c, high, high), (c, c, 3, 3))
+        for c, high in ((64, 28), (512, 7))
+    ),
+)
+"""The calls, which all share, and the shapes of their factors."""
+
+
 def spacing(x: Array) -> Array:
     """The spacing of f32 at numbers."""
     return np.spacing(np.maximum(np.abs(x), 2.0**-126).astype(np.float32)).astype(np.float64)
@@ -337,6 +368,31 @@ def reduction_row(
     return f"{name}, {'columns of ' * columns}{length:,} around {offset:g}", found
 
 
+def product_row(
+    name: str, call: Callable[[Any, Any], Any], left: tuple[int, ...], right: tuple[int, ...],
+    positive: bool, beside: bool = True,
+) -> tuple[str, list[float]]:  # fmt: skip
+    """As ``function_row``, of two factors, without Winograd's products; images of PyTorch are
+    strided as channels-last.
+    """
+    rng = np.random.default_rng([SEED, len(name), *left])
+    draw = rng.random if positive else rng.standard_normal
+    given = [draw(shape, np.float32) for shape in (left, right)]
+    x, w = (g.astype(np.float64) for g in given)
+    want, scale = call(x, w), call(np.abs(x), np.abs(w))
+    own = compiled(call, *given, numerics="strict", store=False)
+    found = [worst(np.asarray(own(*given)), want, scale)]
+    if beside:
+        import torch
+
+        tensors = [torch.from_numpy(g) for g in given]
+        last = {"memory_format": torch.channels_last}
+        others = [t.to(**last) if t.ndim == 4 else _forms(t)[1] for t in tensors]
+        found += [worst(call(*t).numpy(), want, scale) for t in (tensors, others)]
+        found.append(worst(call(*given), want, scale))
+    return f"{name}, {'of one sign' if positive else 'around 0'}", found
+
+
 def rows(count: int, beside: bool = True) -> list[tuple[str, list[float]]]:
     """The table's rows."""
     found = [function_row(c, count, beside) for c in FUNCTIONS]
@@ -347,6 +403,7 @@ def rows(count: int, beside: bool = True) -> list[tuple[str, list[float]]]:
                 found.append(reduction_row(*r, length, offset, beside, several))
     for length, offset in COLUMN_SETS:
         found += [reduction_row(*r, length, offset, beside, 256, True) for r in COLUMNS]
+    found += [product_row(*p, positive, beside) for positive in (False, True) for p in PRODUCTS]
     return found
 
 

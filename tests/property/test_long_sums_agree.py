@@ -11,8 +11,10 @@ from kernel_corpus import NAMES, corpus_kernel
 
 from benchmarks.hand_schedules import gemm, row_sum
 from tests.property.test_schedules_agree import CPU, GPU, random_actions
+from tests.rewrite_faults import Fault, planted
 from tests.schedule_checks import assert_agrees, is_small
-from tunegrad.errors import IllegalAction
+from tunegrad.errors import IllegalAction, VerifyError
+from tunegrad.ir.dtypes import F32
 from tunegrad.ir.program import For, Program, Register, Write, walk
 from tunegrad.opts import Schedule, Space
 from tunegrad.opts.lowering import reductions
@@ -35,8 +37,9 @@ PARTIAL = {
 def short_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reductions, "BLOCK", 3)
     monkeypatch.setattr(reductions, "LONG_DOT", 4)
-    monkeypatch.setattr(reductions, "DOT_BLOCK", 2)
-    monkeypatch.setattr(reductions, "DOT_PARTIALS", 3)
+    monkeypatch.setattr(reductions, "DOT_BLOCK", 3)
+    monkeypatch.setattr(reductions, "PANEL", 4)
+    monkeypatch.setattr(reductions, "ROW_PARTIALS", 5)
 
 
 def in_registers(program: Program) -> bool:
@@ -76,7 +79,7 @@ def test_sums_in_blocks_agree_under_random_actions(target, seeds):
 def test_many_partial_sums_go_on_in_f64(text, depth):
     kernel = gemm(3, 8, depth)
     program = Space(kernel, CPU).lower(Schedule.parse(text))
-    assert in_memory(program) == (-(-depth // PARTIAL[text]) > reductions.DOT_PARTIALS)
+    assert in_memory(program) == (-(-depth // PARTIAL[text]) > reductions.DOT_BLOCK)
     assert is_small(program)
     assert_agrees(kernel, program, text)
 
@@ -117,3 +120,46 @@ def test_a_peeled_tail_is_a_block_of_its_own():
     ]
     assert len(writes) == 3, "identity, after a block, after the tail"
     assert_agrees(row_sum(1, 14), program, "tail")
+
+
+_REGION = ".opts.lowering.region:Region."
+_FAULTS = [
+    Fault("a block is not begun from 0", _REGION + "_chain",
+          "b.add(Write(name, b.number(0.0, vtype.dtype, vtype.lanes), vtype))", "pass", ""),
+    Fault("earlier blocks are lost", _REGION + "_chain",
+          "both = [old, self._as(part, F32, cut.wide)]",
+          "both = [self._as(part, F32, cut.wide)] * 2", ""),
+    Fault("the last, shorter block is lost", _REGION + "_in_blocks",
+          "(x + (step - 1)) // step", "x // step", ""),
+    Fault("blocks overlap", _REGION + "_in_blocks",
+          "block * step + count", "block * (step - 1) + count", ""),
+    Fault("a peeled tail is no block", _REGION + "loops",
+          "blocks.emit(loop.name, lambda: inside(env, limits))",
+          "(blocks.begin(), inside(env, limits))", ""),
+    Fault("partial sums of a panel are lost", _REGION + "partial_sums",
+          "[earlier, old], [dtype] * 2", "[old, old], [dtype] * 2", ""),
+]  # fmt: skip
+_CUTS = {
+    "": 19,
+    "tile(axis=k, size=4) unroll(axis=k1)": 18,
+    "tile(axis=k, size=3) upcast(axis=k1)": 17,
+    "tile(axis=k, size=8) reorder(order=(k0, m, n, k1))": 19,
+}
+
+
+@pytest.mark.parametrize("fault", _FAULTS, ids=lambda f: f.name)
+@pytest.mark.parametrize("few", [True, False], ids=["f32", "f64"])
+def test_a_fault_in_blocks_is_seen(fault: Fault, few: bool, monkeypatch: pytest.MonkeyPatch):
+    if few:
+        monkeypatch.setattr(reductions, "_wide", lambda *_: F32)
+    seen = []
+    for text, depth in _CUTS.items():
+        kernel = gemm(2, 4, depth)
+        assert_agrees(kernel, Space(kernel, CPU).lower(Schedule.parse(text)), text)
+        with planted(fault):
+            program = Space(kernel, CPU).lower(Schedule.parse(text))
+        try:
+            assert_agrees(kernel, program, text)
+        except (AssertionError, VerifyError):
+            seen.append(text)
+    assert seen, fault.name

@@ -9,9 +9,11 @@ from tools.measure_functions import (
     COLUMNS,
     FUNCTIONS,
     PAIRS,
+    PRODUCTS,
     ROWS,
     function_row,
     pair_row,
+    product_row,
     reduction_row,
 )
 from tools.numerics_page import DOCUMENT, table_of
@@ -51,6 +53,13 @@ def test_worst_error_of_a_reduction_is_at_most_twice_pytorchs(case):
 @pytest.mark.parametrize("case", COLUMNS, ids=lambda c: c[0])
 def test_worst_error_of_columns_is_at_most_twice_pytorchs(case):
     name, (error,) = reduction_row(*case, 1000, 1.0, beside=False, count=256, columns=True)
+    within(name, error)
+
+
+@pytest.mark.parametrize("positive", [False, True], ids=["around 0", "of one sign"])
+@pytest.mark.parametrize("case", PRODUCTS, ids=lambda c: c[0])
+def test_worst_error_of_a_product_is_at_most_twice_pytorchs(case, positive):
+    name, (error,) = product_row(*case, positive, beside=False)
     within(name, error)
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.hand_schedules import AVX512, gemm, row_sum
+from benchmarks.hand_schedules import AVX512, GPU, gemm, row_sum
 from tunegrad.ir.dtypes import F32, F64, I32, I64, DType
 from tunegrad.ir.expr import Apply, Expr, Load, Op, Value
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
-from tunegrad.ir.program import Compute, For, Program, Register, Write, walk
+from tunegrad.ir.program import For, Program, Register, Write, walk
 from tunegrad.opts import Schedule, Space
 from tunegrad.opts.lowering.reductions import (
     BLOCK,
+    DOT_BLOCK,
     LONG_DOT,
+    PANEL,
+    ROW_PARTIALS,
     Cut,
     cut_of,
     has_wide_partials,
@@ -48,6 +51,7 @@ def test_long_row_adds_blocks_in_f64():
         "  %2 = 0.0 f64\n"
         "  v0.wide = %2 f64\n"
         "  for k.block in 65536:\n"
+        "    v0 = %1 f32\n"
         "    for k.step in 16:\n"
         "      %3 = v0 f32\n"
         "      %4 = X[16*k.block+k.step] f32\n"
@@ -58,17 +62,30 @@ def test_long_row_adds_blocks_in_f64():
         "    %8 = convert %6 f64\n"
         "    %9 = add %7 %8 f64\n"
         "    v0.wide = %9 f64\n"
-        "    v0 = %1 f32\n"
-        "  %10 = v0 f32\n"
-        "  %11 = v0.wide f64\n"
-        "  %12 = convert %10 f64\n"
-        "  %13 = add %11 %12 f64\n"
-        "  %14 = convert %13 f32\n"
-        "  v0 = %14 f32"
+        "  %10 = v0.wide f64\n"
+        "  %11 = convert %10 f32\n"
+        "  v0 = %11 f32"
     )
 
 
-@pytest.mark.parametrize(("kernel", "limit"), [(row_sum, BLOCK), (gemm, LONG_DOT)])
+def test_product_begins_each_block_from_zero_and_adds_what_was_there():
+    assert "\n".join(lower(gemm(1, 2, 512)).text.splitlines()[8:-2]) == (
+        "    for k.block in 4:\n"
+        "      %6 = v0 f32\n"
+        "      v0 = %1 f32\n"
+        "      for k.step in 128:\n"
+        "        %2 = v0 f32\n"
+        "        %3 = A[128*k.block+k.step] f32\n"
+        "        %4 = B[256*k.block+2*k.step+n] f32\n"
+        "        %5 = fma %3 %4 %2 f32\n"
+        "        v0 = %5 f32\n"
+        "      %7 = v0 f32\n"
+        "      %8 = add %6 %7 f32\n"
+        "      v0 = %8 f32"
+    )
+
+
+@pytest.mark.parametrize(("kernel", "limit"), [(row_sum, BLOCK), (gemm, DOT_BLOCK)])
 def test_limits_themselves_are_one_chain(kernel, limit):
     make = (lambda n: row_sum(1, n)) if kernel is row_sum else (lambda n: gemm(1, 2, n))
     assert cut(make(limit)) is None
@@ -87,11 +104,14 @@ def test_squares_are_cut_where_other_sums_are():
     assert cut(squares(BLOCK + 1)) is not None
 
 
-@pytest.mark.parametrize("terms", [BLOCK + 1, BLOCK * BLOCK, BLOCK * BLOCK + 1])
-def test_few_blocks_are_added_in_f32(terms):
-    found = cut(row_sum(1, terms))
-    assert found is not None
-    assert found.wide == (F32 if -(-terms // found.step) <= BLOCK else F64)
+@pytest.mark.parametrize(("kernel", "block"), [(row_sum, BLOCK), (gemm, DOT_BLOCK)])
+def test_as_many_blocks_as_a_block_has_terms_are_added_in_f32(kernel, block):
+    make = (lambda n: row_sum(1, n)) if kernel is row_sum else (lambda n: gemm(1, 2, n))
+    for terms, wide in ((block + 1, F32), (block * block, F32), (block * block + 1, F64)):
+        found = cut(make(terms))
+        assert found is not None
+        assert block // 4 < found.step <= block
+        assert found.wide == wide
 
 
 def test_products_of_what_is_read_once_are_terms():
@@ -143,7 +163,7 @@ def test_copies_of_a_long_iteration_are_flushed_between():
         for i in walk(lower(row_sum(1, 40), "unroll(axis=k)").body)
         if isinstance(i, Write) and i.name == "v0.wide"
     ]
-    assert len(writes) == 3, "identity, and after 16 and 32 of 40"
+    assert len(writes) == 4, "identity, and after 16, 32 and 40"
 
 
 @pytest.mark.parametrize("extent", [(1 << 20) + 1, 1_000_003, 999_999, 1 << 31])
@@ -164,18 +184,35 @@ def test_each_copy_of_lanes_has_its_own_f64_register():
     assert [str(i.vtype) for i in registers] == ["f32x16"] * 4 + ["f64x16"] * 4
 
 
-@pytest.mark.parametrize(("size", "wide"), [(64, True), (500, True), (512, False), (4096, False)])
-def test_many_partial_sums_are_f64_in_memory(size, wide):
-    text = f"tile(axis=k, size={size}) reorder(order=(k0, m, n, k1))"
-    kernel = gemm(2, 4, 1 << 15)
+PANELS = "tile(axis=k, size={}) reorder(order=(k0, m, n, k1))"
+
+
+@pytest.mark.parametrize(
+    ("size", "step"), [(PANEL, 0), (2 * PANEL, 128), (1024, 128), (100, 0), (DOT_BLOCK, 0)]
+)
+def test_a_panel_in_memory_is_a_block(size, step):
+    found = cut(gemm(2, 4, 1 << 12), PANELS.format(size))
+    assert found == (Cut("k1", step, wide=F32) if step else None)
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "wide"),
+    [(2, 64, True), (2, 204, True), (2, 205, False), (1, 16, True), (1, 32, False)],
+)
+def test_many_partial_sums_are_f64_in_memory(rows, size, wide):
+    """Of 32,768 products: above 160 panels, and above 1,024 where the matrix is read once."""
+    kernel = gemm(rows, 4, 1 << 15)
+    text = PANELS.format(size)
+    assert (-(-(1 << 15) // size) > (DOT_BLOCK if rows > 1 else ROW_PARTIALS)) == wide
     assert has_wide_partials(Space(kernel, AVX512).tree(Schedule.parse(text)), 0) == wide
     program = lower(kernel, text)
     assert [(a.name, a.dtype, a.size) for a in program.allocs] == (
-        [("v0.partial", F64, 8)] if wide else []
+        [("v0.partial", F64, 4 * rows)] if wide else []
     )
 
 
-def test_short_products_in_many_partial_sums_stay_in_the_output():
-    program = lower(gemm(2, 4, 4608), "tile(axis=k, size=4) reorder(order=(k0, m, n, k1))")
-    assert program.allocs == ()
-    assert not any(isinstance(i, Compute) and i.vtype.dtype == F64 for i in walk(program.body))
+def test_accumulators_that_stay_in_their_registers_are_cut_late():
+    """Of work-items, whose registers are few: PyTorch adds in one chain there, too."""
+    for terms, blocks in ((LONG_DOT, False), (LONG_DOT + 1, True)):
+        tree = Space(gemm(2, 4, terms), GPU).tree(Schedule.parse(""))
+        assert (cut_of(tree, 0) is not None) == blocks

@@ -182,6 +182,7 @@ class _Renderer(LlvmValues):
         self.dtypes = {b.name: b.dtype for b in buffers}
         self.out: list[str | list[str]] = []
         self.registers: dict[str, Held] = {}
+        self.vectors = target.registers if target is not None else 1 << 20
         self.writes: dict[int, tuple[str, ...]] = {}
         self.label = "entry"
         self._fma: dict[tuple[str, int], tuple[str, str]] = {}
@@ -216,8 +217,10 @@ class _Renderer(LlvmValues):
                 "ptr %team",
             ]
         )
+        spills = 2 * len(self.registers) > self.vectors
+        kept = ' "stackrealign"' if spills else ""  # else they may span two cache lines
         text = [
-            f"define internal void @{name}.body({args}) noinline nounwind {{",
+            f"define internal void @{name}.body({args}) noinline nounwind{kept} {{",
             "entry:",
             "  %sink = alloca <64 x i8>, align 64",
             *self.tiles.prologue(),

@@ -19,20 +19,30 @@ from tunegrad.lazy import dataclass
 from .builder import Builder, Known
 
 BLOCK = 16
-"""Terms of a sum between two additions in f64, and partial sums that are added in f32 in memory:
-as long a chain as PyTorch's, whose results add up levels of 16 each.
+"""Terms of a block of a sum, and blocks that are added in f32: as long chains as PyTorch's, whose
+results add up levels of 16 each.
 """
 
-LONG_DOT, DOT_BLOCK, DOT_PARTIALS = 8192, 256, 64
-"""The same of a contraction, whose factors are read again for other results, and whose accumulators
-fill the registers: it is cut above so many terms, into such blocks, or so many partial sums.
+DOT_BLOCK, PANEL = 160, 256
+"""The same of a contraction, whose accumulators fill the registers, and leave them between blocks;
+and the terms of a panel, after which they go to memory anyway. MKL's blocks have up to 192.
+"""
+
+ROW_PARTIALS = 1024
+"""Partial sums in memory that are added in f32 where a matrix is read once, which PyTorch adds in
+one chain: f64 costs a row of 4,096 times a matrix 14 %.
+"""
+
+LONG_DOT = 8192
+"""Products above which accumulators are cut that can not leave their registers for a while: those
+of tiles, and of work-items.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """After every ``step`` iterations of ``loop``, accumulators are added into registers of type
-    ``wide``.
+    """After every ``step`` iterations of ``loop``, accumulators are added to the sums before them,
+    in type ``wide``.
 
     A chain of n additions in f32 has an error of up to n u sum|x|, u = 2^-24, and from 2^24 equal
     terms on it stands still. So a sum whose accumulators would take many terms is cut, wherever its
@@ -43,31 +53,33 @@ class Cut:
         for r in R:                                       C = C + sum over k1
             v0 += x[r]
             -->                                           -->
-        v0 = 0, v0.wide = 0                           for k0 in many:
+        v0 = 0                                        for k0 in many:
         for r.block in R / b:                             v0.partial[..] += sum over k1    (f64)
-            for r.step in b:                          C = v0.partial[..]                   (last k0)
+            before = v0;  v0 = 0                      C = v0.partial[..]                   (last k0)
+            for r.step in b:
                 v0 += x[r.block * b + r.step]
-            v0.wide += v0;  v0 = 0
-        v0 = v0.wide + v0
+            v0 = before + v0
 
-    By hand, ``x.sum()`` of 2^31 numbers in one serial loop is
+    A compiler keeps ``before`` on the stack around the inner loop. Many blocks are added in f64:
+    ``x.sum()`` of 2^31 numbers in one serial loop is
 
         for r.block in 134217728:
+            v0 = 0
             for r.step in 16: v0 += x[16 * r.block + r.step]
-            v0.wide += f64(v0);  v0 = 0
+            v0.wide += f64(v0)
         out = f32(v0.wide)
 
-    and every lane and every copy of an ``upcast`` reduce loop has a ``.wide`` of its own; lanes and
-    copies are few, and are folded in f32 as ever. As many blocks as a block has terms are added in
-    f32, more of them in f64. The loop that is cut is the one in which the terms of an iteration and
-    of all loops inside it first exceed a block; a partial iteration that is peeled off after it is
-    a block of its own. Where one iteration is longer than a block, each accumulator is flushed
-    after ``copies`` of its terms, too (0: never).
+    Every lane and every copy of an ``upcast`` reduce loop has a ``.wide`` of its own; lanes and
+    copies are few, and are folded in f32 as ever. The loop that is cut is the one in which the
+    terms of an iteration and of all loops inside it first exceed a block; a partial iteration that
+    is peeled off after it is a block of its own. Where one iteration is longer than a block, each
+    accumulator begins another after ``copies`` of its terms, too (0: never); there, and in a
+    pipeline, the sums before are registers as those of f64 are.
 
-    With n terms an accumulator and m blocks its error is at most (2 BLOCK - 1) u, or (BLOCK - 1) u
-    + m 2^-53 + u, of sum|x|, to first order (N. J. Higham, Accuracy and Stability of Numerical
-    Algorithms, section 4.2: blocks), where one chain has (n - 1) u. Integers, f64, MAX, MIN and
-    PROD are never cut.
+    Of b terms a block and m blocks, the error of an accumulator is at most (b + m - 2) u, or
+    (b - 1) u + m 2^-53 + u, of sum|x|, to first order (N. J. Higham, Accuracy and Stability of
+    Numerical Algorithms, section 4.2: blocks), where one chain of n terms has (n - 1) u. Integers,
+    f64, MAX, MIN and PROD are never cut.
     """
 
     loop: str
@@ -90,16 +102,18 @@ def cut_of(tree: LoopTree, stage: int) -> Cut | None:
     for loop in reversed(serial):
         if inside * loop.extent > block:
             step = _step(loop.extent, max(1, block // inside))
-            return Cut(loop.name, step, copies, _wide(terms, copies or step * inside))
+            return Cut(loop.name, step, copies, _wide(terms, copies or step * inside, block))
         inside *= loop.extent
-    return Cut("", 1, copies, _wide(terms, copies))
+    return Cut("", 1, copies, _wide(terms, copies, block))
 
 
 def has_wide_partials(tree: LoopTree, stage: int) -> bool:
     """True if the partial sums that a reduce stage keeps in memory are f64."""
-    block = _block(tree, stage)
-    most = DOT_PARTIALS if block == DOT_BLOCK else block
-    return most is not None and prod(x.extent for x in tree.partial) > most
+    block, s = _block(tree, stage), tree.kernel.stages[stage]
+    if block is None or not isinstance(s, Reduce):
+        return False
+    most = (BLOCK, ROW_PARTIALS, DOT_BLOCK)[_read_again(tree.kernel, s)]
+    return prod(x.extent for x in tree.partial) > most
 
 
 def _block(tree: LoopTree, stage: int) -> int | None:
@@ -107,26 +121,30 @@ def _block(tree: LoopTree, stage: int) -> int | None:
     s = tree.kernel.stages[stage]
     if not isinstance(s, Reduce) or s.op is not Op.ADD or s.dtype != F32:
         return None
-    if not _contracts(tree.kernel, s):
+    if not _read_again(tree.kernel, s):
         return BLOCK
-    terms = prod(x.extent for x in (*_chain(tree, stage), *tree.partial))
-    return DOT_BLOCK if terms > LONG_DOT else None
+    terms = prod(x.extent for x in _chain(tree, stage))
+    if tree.target.has_work_items or tree.matrix is not None:
+        return PANEL if terms * prod(x.extent for x in tree.partial) > LONG_DOT else None
+    return PANEL if tree.partial and terms <= PANEL else DOT_BLOCK
 
 
-def _contracts(kernel: Kernel, s: Reduce) -> bool:
-    """True for sums of products of which a factor is read again for other results."""
+def _wide(terms: int, size: int, few: int) -> DType:
+    """The type in which blocks of a chain are added: as many as a block has terms in f32."""
+    return F32 if -(-terms // size) <= few else F64
+
+
+def _read_again(kernel: Kernel, s: Reduce) -> int:
+    """Factors of a sum of products, 0 to 2, that are read again for other results: it is a
+    contraction if one is.
+    """
     x = s.expr
     if not isinstance(x, Apply) or x.op not in (Op.MUL, Op.DOT2):
-        return False
+        return 0
     summed = {a.name for a in s.folds if a.extent > 1}
     shared = {a.name for a in (*kernel.axes, *s.row) if a.extent > 1}
     factors = [frozenset[str]().union(*map(names_of, leaves(y))) for y in x.args]
-    return any(summed <= names and not shared <= names for names in factors)
-
-
-def _wide(terms: int, block: int) -> DType:
-    """The type in which blocks of a chain are added."""
-    return F32 if -(-terms // block) <= BLOCK else F64
+    return sum(summed <= names and not shared <= names for names in factors)
 
 
 def _chain(tree: LoopTree, stage: int) -> list[Loop]:

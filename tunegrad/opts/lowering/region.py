@@ -88,10 +88,24 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """The cut of a chain, and code that adds accumulators, all or those named, into wide ones."""
+    """The cut of a chain, and code that begins and ends a block of accumulators, all or some."""
 
     cut: Cut
-    flush: Callable[..., None]
+    begin: Callable[..., None]
+    end: Callable[..., None]
+
+    def emit(self, loop: str, inside: Callable[[], None]) -> None:
+        """What is inside, a block where the chain is cut at this loop."""
+        here = self.cut.loop == loop
+        if here:
+            self.begin()
+        inside()
+        if here:
+            self.end()
+
+    def flush(self, *names: str) -> None:
+        self.end(*names)
+        self.begin(*names)
 
 
 Body = Callable[[Env, Limits, Blocks | None], None]
@@ -367,26 +381,33 @@ class Region:
             for c in x.spread
         }
         wides = {name: VType(cut.wide, vtype.lanes) for name, vtype in types.items()}
-        for name, wide in wides.items():
+        ahead = self.tree.pipelined is not None and self.tree.pipelined[0] == cut.loop
+        in_turn = cut.wide == F32 and not cut.copies and not ahead  # one begins where one ends
+        before: dict[str, Known] = {}
+        for name, wide in wides.items() if not in_turn else ():
             b.register(f"{name}.wide", wide, 0.0)
 
-        def total(name: str) -> Known:
-            """The sum of the wide register and the open block."""
-            part, old = b.read(name, types[name]), b.read(f"{name}.wide", wides[name])
-            both = [old, self._as(part, types[name].dtype, cut.wide)]
-            return b.compute(Op.ADD, both, [cut.wide] * 2, cut.wide)
-
-        def flush(*names: str) -> None:
+        def begin(*names: str) -> None:
             for name in names or types:
                 vtype = types[name]
-                b.add(Write(f"{name}.wide", total(name)[0], wides[name]))
+                if in_turn:
+                    before[name] = b.read(name, vtype)
                 b.add(Write(name, b.number(0.0, vtype.dtype, vtype.lanes), vtype))
 
-        blocks = Blocks(cut, flush)
+        def end(*names: str) -> None:
+            for name in names or types:
+                part, to = b.read(name, types[name]), name if in_turn else f"{name}.wide"
+                old = before[name] if in_turn else b.read(to, wides[name])
+                both = [old, self._as(part, F32, cut.wide)]
+                total, _ = b.compute(Op.ADD, both, [cut.wide] * 2, cut.wide)
+                b.add(Write(to, total, wides[name]))
+
+        blocks = Blocks(cut, begin, end)
         run = where.at, where.env, where.limits, lambda e, n: body(e, n, blocks)
-        self.loops(i, *run, blocks)
-        for name, vtype in types.items():
-            b.add(Write(name, self._as(total(name), cut.wide, vtype.dtype)[0], vtype))
+        blocks.emit("", lambda: self.loops(i, *run, blocks))
+        for name, wide in wides.items() if not in_turn else ():
+            total = self._as(b.read(f"{name}.wide", wide), cut.wide, F32)
+            b.add(Write(name, total[0], types[name]))
 
     def _update(self, sums: Sums, env: Env, limits: Limits, blocks: Blocks | None) -> None:
         i, s, vtype = sums.stage, sums.reduce, sums.vtype
@@ -713,9 +734,10 @@ class Region:
             self.loops(i, at + 1, env, limits, body, blocks, upto)
 
         def last(env: Env, limits: Limits) -> None:
-            inside(env, limits)
-            if blocks is not None and blocks.cut.loop == loop.name:
-                blocks.flush()
+            if blocks is None:
+                inside(env, limits)
+            else:
+                blocks.emit(loop.name, lambda: inside(env, limits))
 
         shape = self.shapes.get(loop.axes[0]) if len(loop.axes) == 1 else None
         if loop.extent == 1:
@@ -759,7 +781,11 @@ class Region:
                 self.branch(Valid((last,)), blocks.flush, None)
 
         copies = copies_ahead(self.tree, self.b, plans, env)
-        self.b.add(Pipeline(loop.name, loop.extent, slots, copies, self.block(body)))
+        pipeline = Pipeline(loop.name, loop.extent, slots, copies, self.block(body))
+        if blocks is None:
+            self.b.add(pipeline)
+        else:
+            blocks.emit(loop.name, lambda: self.b.add(pipeline))
 
     def _in_blocks(
         self,
@@ -769,7 +795,7 @@ class Region:
         blocks: Blocks,
         inside: Callable[[Env], None],
     ) -> None:
-        """A loop as a loop over blocks of iterations, each followed by a flush."""
+        """A loop as a loop over blocks of iterations."""
         step = blocks.cut.step
         block, count = (
             var(f"{loop.name}.block", -(-loop.extent // step)),
@@ -780,8 +806,8 @@ class Region:
 
         def one() -> None:
             body = self.block(lambda: inside({**env, loop.name: block * step + count}))
-            self.b.add(For(f"{loop.name}.step", step, (as_index(step), *left), body))
-            blocks.flush()
+            loop_of_steps = For(f"{loop.name}.step", step, (as_index(step), *left), body)
+            blocks.emit(loop.name, lambda: self.b.add(loop_of_steps))
 
         rounded = tuple((x + (step - 1)) // step for x in stops)
         self.b.add(For(f"{loop.name}.block", block.hi + 1, rounded, self.block(one)))
