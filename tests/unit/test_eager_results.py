@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 import pickle
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 
 import numpy as np
@@ -174,6 +175,69 @@ def test_results_outlive_plans_that_are_not_kept(monkeypatch: pytest.MonkeyPatch
     assert len(realizing._plans) == 1
     assert kept <= set(realizing._plans)
     assert sum(len(known.runs) for known in handle._RESULTS.values()) == len(realizing._calls)
+
+
+_QUICK: dict[str, Callable[[tg.Tensor, tg.Tensor], tg.Tensor]] = {
+    "product": lambda x, y: x @ y,
+    "product of integers": lambda x, y: (x * 9).to(tg.i32) @ (y * 9).to(tg.i32),
+    "product of bf16": lambda x, y: x.to(tg.bf16) @ y.to(tg.bf16),
+    "product, gelu": lambda x, y: tg.nn.functional.gelu(x @ y),
+    "softmax": lambda x, _: x.softmax(-1),
+    "row sums": lambda x, _: x.sum(1),
+    "column sums": lambda x, _: x.sum(0),
+    "variance": lambda x, _: x.var(1),
+    "norm": lambda x, _: tg.nn.functional.layer_norm(x, (67,)),
+    "running sum": lambda x, _: x.cumsum(1),
+    "sine of a quotient": lambda x, _: (x.T / 3.0).sin(),
+    "power of rows": lambda x, y: x.abs() ** y.T[:1] + x.tanh().exp().log1p(),
+    "f16": lambda x, _: (x.to(tg.f16) * 3).sum(0),
+    "f64": lambda x, _: (x.to(tg.f64) / 7).mean(1),
+    "taken": lambda x, _: x[tg.Tensor(np.arange(40) % 7)] // 0.5,
+    "sorted": lambda x, _: x.sort(dim=-1)[0],
+}
+
+
+@pytest.mark.parametrize("name", _QUICK)
+def test_quick_code_of_a_first_run_gives_what_full_code_gives(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bit for bit, and each run after the second uses full code as soon as it is there."""
+    monkeypatch.setattr(realizing, "_calls", {})
+    monkeypatch.setattr(realizing, "_plans", OrderedDict())
+    monkeypatch.setattr(handle, "_RESULTS", {})
+    rng = np.random.default_rng(7)
+    x, y = (rng.standard_normal(s).astype(np.float32) for s in ((41, 67), (67, 19)))
+
+    def run() -> bytes:
+        return _QUICK[name](tg.Tensor(x), tg.Tensor(y)).numpy().tobytes()
+
+    first, quick = run(), dict(realizing._plans)
+    assert quick
+    assert set(quick) <= realizing._first
+    assert run() == first
+    realizing.LATER.wait()
+    assert all(realizing._plans[nodes] is not runner for nodes, runner in quick.items())
+    assert not set(quick) & realizing._first
+    for _ in range(3):
+        assert run() == first
+
+
+def test_much_work_has_full_code_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(realizing, "_plans", OrderedDict())
+    monkeypatch.setattr(realizing, "_LITTLE_WORK", 10)
+    (tg.Tensor(_A) @ tg.Tensor(_B)).numpy()
+    assert not set(realizing._plans) & realizing._first
+
+
+def test_what_is_done_later_is_done_in_order_whatever_fails() -> None:
+    later, done = realizing.Later(), list[int]()
+    later.do(lambda: done.append(1))
+    later.do(lambda: done.append(1 // 0))
+    later.do(lambda: done.append(2))
+    later.wait()
+    later.do(lambda: done.append(3))
+    later.wait()
+    assert done == [1, 2, 3]
 
 
 def test_arrays_that_kernels_can_not_read_as_they_lie_are_copied() -> None:

@@ -283,22 +283,28 @@ class Compiler:
         self._cache.put(key, text.encode())
         return text
 
-    def code(self, kernel: Kernel, schedule: Schedule | str, engine: Engine) -> Code:
+    def code(
+        self,
+        kernel: Kernel,
+        schedule: Schedule | str,
+        engine: Engine,
+        device: Device | None = None,
+    ) -> Code:
         """The kernel under this schedule, loaded for an engine, ready to launch while the result is
-        held.
+        held. ``device`` compiles it, else the engine's.
 
         Raises IllegalAction for a schedule that is not legal here, and CandidateFailure where it
         can not be compiled.
         """
-        text = _text(schedule)
+        text, device = _text(schedule), device or engine.device
         with self._lock:
-            program = self._program(kernel, text, engine.device)
+            program = self._program(kernel, text, device)
             key = f"{program.key} {program.hash}"  # one text may be launched in several geometries
             linked = self._linked.get(key)
             if linked is None:
                 from tunegrad.devices import linked_as
 
-                image = self._image(program, kernel, text, engine.device)
+                image = self._image(program, kernel, text, device)
                 with linked_as(kernel.name):
                     linked = engine.load(program.lowered, image)
                 self._linked[key] = linked

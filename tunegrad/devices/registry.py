@@ -17,6 +17,7 @@ from tunegrad.errors import DeviceError, NothingRunsError
 
 if TYPE_CHECKING:
     from tunegrad.devices.device import Device
+    from tunegrad.devices.host.codegen import OptLevel
 
 __all__ = ["DEFAULT", "check_name", "found", "host_device", "known", "open", "register", "running"]
 
@@ -84,9 +85,14 @@ def register(family: str, opener: Opener) -> None:
         raise DeviceError(f"device family {family!r} is taken; known: {', '.join(known())}")
 
 
-def host_device(threads: int = 1) -> Device:
-    """The machine that this process runs on, which is always there."""
-    return open(DEFAULT, threads)
+def host_device(threads: int = 1, opt_level: OptLevel | None = None) -> Device:
+    """The machine that this process runs on, which is always there; ``opt_level`` is of LLVM."""
+    if opt_level is None:
+        return open(DEFAULT, threads)
+    from tunegrad.devices.cpu.device import CpuDevice
+    from tunegrad.devices.host.facts import host_target
+
+    return CpuDevice(host_target(threads), opt_level)
 
 
 def found() -> list[tuple[str, Device | DeviceError]]:

@@ -13,6 +13,7 @@ from tunegrad.lazy import lazy_names
 if TYPE_CHECKING:
     from .actions import Action as Action
     from .actions import ActionObserver as ActionObserver
+    from .actions import Upcast as Upcast
     from .actions import action_names as action_names
     from .actions import apply_actions as apply_actions
     from .actions import parse_actions as parse_actions
@@ -49,7 +50,8 @@ else:
         __name__,
         {
             "actions": (
-                "Action ActionObserver action_names apply_actions parse_actions print_actions"
+                "Action ActionObserver Upcast action_names apply_actions parse_actions "
+                "print_actions"
             ),
             "observers": "Trace TraceStep dump_to_folder form_text",
             "passes": (
