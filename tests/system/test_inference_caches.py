@@ -238,7 +238,8 @@ def _named_plan(nodes: tuple[Node, ...]) -> Runner:
 
 def test_an_equal_graph_is_not_scheduled_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Naming its inputs and finding its plan is a twentieth of making that, compilers left out."""
-    monkeypatch.setattr(realizing, "compiled_choice", lambda *_: (SimpleNamespace(actions=""), 0))
+    monkeypatch.setattr(realizing, "choices", lambda *_: iter([SimpleNamespace(actions="")]))
+    monkeypatch.setattr(realizing, "_LITTLE_WORK", 0)
     monkeypatch.setattr(realizing, "graph_key", lambda *_: None)
     monkeypatch.setattr(Compiler, "code", lambda *_: None)
     monkeypatch.setattr(realizing, "Runner", lambda plan, *_, **__: plan)
