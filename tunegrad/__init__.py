@@ -104,8 +104,8 @@ else:
             if name.isidentifier() and find_spec(f"{__name__}.{name}"):  # a module of ours
                 return import_module(f"{__name__}.{name}")
             for module in _functions():
-                if name in module.__all__:
-                    return getattr(module, name)
+                if name in module.__all__:  # kept: looking for it takes 30 us
+                    return globals().setdefault(name, getattr(module, name))
         raise unknown(f"module {__name__!r}", name, __dir__)
 
     def __dir__():

@@ -177,6 +177,88 @@ def test_results_outlive_plans_that_are_not_kept(monkeypatch: pytest.MonkeyPatch
     assert sum(len(known.runs) for known in handle._RESULTS.values()) == len(realizing._calls)
 
 
+_X, _W = (np.random.default_rng(n).standard_normal(s) for n, s in enumerate(((6, 8), (5, 8))))
+_MAP = np.random.default_rng(2).standard_normal((1, 2, 6, 6)).astype(np.float32)
+_ROW = np.arange(6) % 5
+_F = tg.nn.functional
+_REPEATED: dict[str, Callable[[tg.Tensor, tg.Tensor], tg.Tensor]] = {
+    "function": lambda x, w: tg.matmul(x, tg.Tensor(_W.T)) + w.sum(),
+    "transposed": lambda x, w: x @ w.T,
+    "row": lambda x, w: _F.linear(x[2:4], w) * x[0, 1],
+    "mean": lambda x, w: x.mean(1).clamp(0, 1) + w.mean(),
+    "norm": lambda x, w: _F.layer_norm(x, (8,), w.sum(0), tg.Tensor(_W[0])),
+    "variances": lambda x, _: x.var(1, keepdim=True).to(tg.f32) + x.std(0),
+    "softmax": lambda x, _: _F.softmax(x, dim=-1) + _F.log_softmax(x, -1),
+    "joined": lambda x, w: tg.cat([x, w]) + tg.stack([x[:1], w[:1]]).sum(0),
+    "chosen": lambda x, _: tg.where(x > 0.5, x, x * 2) + x.argmax(1, keepdim=True),
+    "convolution": lambda x, _: _F.conv2d(
+        tg.Tensor(_MAP), x[:4, :2].reshape(2, 2, 2, 1), padding=1
+    ),
+    "attention": lambda x, w: _F.scaled_dot_product_attention(x[None], w[None], w[None]),
+    "letters": lambda x, w: tg.einsum("ij,kj->ik", x, w),
+    "loss": lambda x, _: _F.cross_entropy(x, tg.Tensor(_ROW)),
+    "table": lambda x, _: _F.embedding(tg.Tensor(_ROW), x),
+    "running": lambda x, _: x.cumsum(1) + x.norm(),
+}
+
+
+@pytest.mark.parametrize("name", _REPEATED)
+def test_function_that_was_called_twice_makes_no_graph_of_a_form(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handle, "_REPEATED", {})
+
+    def run(shift: float = 0.0) -> np.ndarray:
+        return _REPEATED[name](tg.Tensor(_X + shift), tg.Tensor(_W)).numpy()
+
+    first, other = run(), run(0.5)
+    for _ in range(3):
+        np.testing.assert_array_equal(run(), first)
+        np.testing.assert_array_equal(run(0.5), other)
+    realizing.LATER.wait()
+    run()
+    assert not {"topological", "_canonical"} & set(entered(run))
+    np.testing.assert_array_equal(run(0.5), other)
+
+
+def test_functions_that_draw_or_look_at_values_do_so_each_time() -> None:
+    x = tg.Tensor(np.ones(64, np.float32))
+    drawn = {_F.dropout(x, 0.5, training=True).numpy().tobytes() for _ in range(6)}
+    drawn |= {tg.bernoulli(x * 0.5).numpy().tobytes() for _ in range(6)}
+    assert len(drawn) == 12
+    for same in (True, True, True, False, True):
+        y = tg.Tensor(np.full(64, 1 if same else 2, np.float32))
+        assert tg.equal(x, y) is tg.allclose(x, y) is same
+
+
+def test_index_out_of_range_is_refused_each_time() -> None:
+    for at in (1, 2, 0, 1, 99, 2, 99):
+        row = tg.Tensor(np.array([at, 0]))
+        if at == 99:
+            with pytest.raises(tg.errors.IndexOutOfRange, match="99"):
+                _F.embedding(row, tg.Tensor(_X)).numpy()
+        else:
+            np.testing.assert_array_equal(_F.embedding(row, tg.Tensor(_X)).numpy(), _X[[at, 0]])
+
+
+def test_repeated_functions_see_writes_and_gradients_that_are_asked_for_later() -> None:
+    w = tg.Tensor(_W.astype(np.float32))
+    for step in range(6):
+        x = tg.Tensor(_X.astype(np.float32))
+        turned = x.T
+        if step > 3:
+            x += 1.0
+        wanted = (_X + (step > 3)).astype(np.float32)
+        np.testing.assert_allclose(_F.linear(turned.T, w).numpy(), wanted @ _W.T, rtol=1e-4)
+        y = tg.einsum("ij->ji", x)
+        y[0] = 7.0
+        assert (x.numpy()[:, 0] == 7).all()
+        assert x.cast("f32") is x
+    x = tg.Tensor(_X.astype(np.float32)).requires_grad_(True)
+    x.mean().backward()
+    np.testing.assert_allclose(x.grad.numpy(), np.full(_X.shape, 1 / 48), rtol=1e-6)
+
+
 _QUICK: dict[str, Callable[[tg.Tensor, tg.Tensor], tg.Tensor]] = {
     "product": lambda x, y: x @ y,
     "product of integers": lambda x, y: (x * 9).to(tg.i32) @ (y * 9).to(tg.i32),

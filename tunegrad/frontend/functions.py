@@ -13,7 +13,7 @@ from typing import Literal, get_args
 from tunegrad.errors import ConfigError, ShapeError
 from tunegrad.ir.text import print_dot, print_graph
 
-from .handle import Handle, TensorLike
+from .handle import Handle, TensorLike, repeated
 from .nodes.elementwise import broadcast_shapes as common_shape
 from .nodes.movement import axis_of
 from .operation import operation, viewing
@@ -160,6 +160,7 @@ scaled_dot_product_attention = giving_tensors(attention)
 _join = giving_tensors(join)
 
 
+@repeated
 @spelled
 def cat(tensors: Sequence[TensorLike], dim: int = 0) -> Tensor:
     """Tensors joined along a dimension; dtypes are promoted."""
@@ -169,6 +170,7 @@ def cat(tensors: Sequence[TensorLike], dim: int = 0) -> Tensor:
 concat = concatenate = cat
 
 
+@repeated
 @spelled
 def stack(tensors: Sequence[TensorLike], dim: int = 0) -> Tensor:
     """Tensors of one shape joined along a new dimension."""

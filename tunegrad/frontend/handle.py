@@ -173,21 +173,39 @@ def _remember(form: tuple[Any, ...], known: Known) -> Known:
     return known
 
 
+def _known(x: Handle) -> Pending | None:
+    """A tensor as an operand of results that are made later; None for one that is no known array,
+    no view of one that nothing has written to, and no such result.
+    """
+    if x.pending is not None:
+        return x.pending
+    if type(x) is Handle.viewed:
+        move, args = x.step  # type: ignore[attr-defined]  # a view has one
+        source = _known(x.source)  # type: ignore[attr-defined]
+        if source is None or not _is_plain(args):
+            return None
+        form = move, repr(args), source.form
+        known = _RESULTS.get(form) or _remember(form, Known(x.node.shape, x.node.dtype))
+        return Pending(form, lambda n: move(n, *args), (source,), known, source.size + 1)
+    node = x.node
+    array = x.bindings.get(str(node.arg)) if node.op is GraphOp.INPUT else None
+    if array is None:
+        return None
+    part = Pending.of(array, node.dtype)
+    part._made = node, x.bindings
+    return part
+
+
 def _pending(function: Callable[..., Node], operands: Sequence[Any]) -> Pending | None:
     """The result of an operation on known arrays, numbers and such results; None of others."""
     if tracing.leaves() or tracing.tracing():
         return None
     forms, parts, size = [], [], 1
     for x in operands:
-        if type(x) is Handle.result:
-            part = x.pending
+        if type(x) is Handle.result or type(x) is Handle.viewed:
+            part = _known(x)
             if part is None:
-                node = x.node
-                array = x.bindings.get(str(node.arg)) if node.op is GraphOp.INPUT else None
-                if array is None:
-                    return None
-                part = Pending.of(array, node.dtype)
-                part._made = node, x.bindings
+                return None
             parts.append(part)
             forms.append(part.form)
             size += part.size
@@ -202,6 +220,142 @@ def _pending(function: Callable[..., Node], operands: Sequence[Any]) -> Pending 
     what = function if plain else (function.func, function.args)  # type: ignore[attr-defined]
     form = (what, *forms)
     return Pending(form, function, tuple(parts), _RESULTS.get(form), size)
+
+
+_PLAIN = frozenset((bool, int, float, str, type(None), DType))
+
+
+def _is_plain(x: Any) -> bool:
+    return type(x) in _PLAIN or (type(x) is tuple and all(map(_is_plain, x)))
+
+
+_ONCE, _OTHER = "once", "other"
+_REPEATED: dict[tuple[Any, ...], Known | str] = {}
+"""Forms of calls of ``repeated`` functions: made once; results that are known; not such results."""
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def repeated(function: F) -> F:
+    """``function`` of tensors and plain values; from the third call of one form on, its result is
+    pending, and no graph is made.
+
+    The second call is made twice, the second time of arrays that are not known: a function that
+    looks at values, draws random numbers or gives anything but one new tensor is called each time.
+    """
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        call = _Call(function, args, kwargs)
+        if not call.form:
+            return function(*args, **kwargs)
+        state = _REPEATED.get(call.form)
+        if type(state) is Known:
+            return call.result(state)
+        found = function(*args, **kwargs)
+        if state is None:
+            if len(_REPEATED) >= _MOST_RESULTS:
+                _REPEATED.clear()
+            _REPEATED[call.form] = _ONCE
+        elif state is _ONCE:
+            _REPEATED[call.form] = call.known(found)
+        return found
+
+    return called  # type: ignore[return-value]  # it takes and gives the same
+
+
+class _Call:
+    """A call of a function on tensors and plain values, with places in the place of tensors.
+
+    ``form`` is empty where an operand is neither, or a gradient may be asked for.
+    """
+
+    __slots__ = ("form", "function", "given", "names", "parts", "roots", "size")
+
+    def __init__(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        self.function, self.names, self.size = function, tuple(kwargs), 1
+        self.parts: list[Pending] = []
+        self.roots: list[Any] = []
+        self.given: list[Any] = []
+        self.form: tuple[Any, ...] = ()
+        if tracing.leaves() or tracing.tracing():
+            return
+        forms: list[Any] = []
+        for x in (*args, *kwargs.values()):
+            if not self._take(x, forms, self.given):
+                return
+        if self.parts and self.size <= _MOST_PARTS:
+            self.form = (function, self.names, *forms)
+
+    def _take(self, x: Any, forms: list[Any], given: list[Any]) -> bool:
+        """Add an operand; False for one that is neither."""
+        kind = type(x)
+        if kind is Handle.result or kind is Handle.viewed:
+            part = _known(x)
+            if part is None:
+                return False
+            given.append(_Place(len(self.parts)))
+            self.parts.append(part)
+            self.roots.append(_root(x))
+            forms.append(part.form)
+            self.size += part.size
+        elif kind in _PLAIN:
+            given.append(x)
+            forms.append((kind, repr(x)))
+        elif kind is tuple or kind is list:
+            inner: list[Any] = [kind]
+            inside: list[Any] = []
+            for y in x:
+                if not self._take(y, inner, inside):
+                    return False
+            forms.append(tuple(inner))
+            given.append(kind(inside))
+        else:
+            return False
+        return True
+
+    def _pending(self, known: Known) -> Pending:
+        return Pending(self.form, self._node, tuple(self.parts), known, self.size)
+
+    def result(self, known: Known) -> Handle:
+        """A tensor whose node is made when something asks for it."""
+        tensor: Any = object.__new__(Handle.result)
+        tensor.pending, tensor.leaf = self._pending(known), None
+        return tensor  # type: ignore[no-any-return]
+
+    def known(self, found: Any) -> Known | str:
+        """The shape and dtype of ``found``, if the call of arrays without values gives its node."""
+        new = type(found) in (Handle.result, Handle.viewed) and found.leaf is None
+        if not new or any(_root(found) is x for x in self.roots):
+            return _OTHER
+        known = Known(found.shape, found.dtype)
+        try:
+            node, _ = self._pending(known).build()
+        except Exception:  # noqa: BLE001  # whatever it is, it needs the values
+            return _OTHER
+        return known if node is found.node else _OTHER
+
+    def _node(self, *nodes: Node) -> Node:
+        values = [_placed(x, nodes) for x in self.given]
+        count = len(values) - len(self.names)
+        found = self.function(*values[:count], **dict(zip(self.names, values[count:], strict=True)))
+        return found.node  # type: ignore[no-any-return]
+
+
+def _root(x: Any) -> Any:
+    """The tensor that ``x`` shares its elements with, or itself."""
+    return x.root if type(x) is Handle.viewed else x
+
+
+class _Place(int):
+    """The position of a tensor among those of a call."""
+
+
+def _placed(x: Any, nodes: Sequence[Node]) -> Any:
+    if type(x) is _Place:
+        return Handle.of(nodes[x])
+    return type(x)([_placed(y, nodes) for y in x]) if type(x) in (tuple, list) else x
 
 
 class Handle:
@@ -349,6 +503,7 @@ class Handle:
     def _as(self, dtype: DType) -> Self:
         return self._with(graph.cast(self.node, dtype))
 
+    @repeated
     def cast(self, dtype: DTypeLike) -> Self:
         """Converted; float to int truncates, anything to bool is ``!= 0``.
 
@@ -491,6 +646,7 @@ class Handle:
         """The smaller one; NaN where either is NaN."""
         return self._binary(Op.MIN, self, other)
 
+    @repeated
     @spelled
     def clamp(self, min: TensorLike | None = None, max: TensorLike | None = None) -> Self:
         """At least ``min`` and at most ``max``; None is no bound.
@@ -771,6 +927,7 @@ class Handle:
         """The smallest over ``dim``; NaN if one is."""
         return self._fold(Op.MIN, dim, keepdim)
 
+    @repeated
     @spelled
     def mean(
         self,
@@ -786,11 +943,13 @@ class Handle:
         wide = x.cast(accumulator("mean", x.float_type, accumulate))
         return (wide.sum(axes, keepdim) / float(_count(x, axes)))._as(x.float_type)
 
+    @repeated
     @spelled
     def all(self, dim: Axes = None, keepdim: bool = False) -> Self:
         """True where all over ``dim`` are other than zero; of none, true. Of u8 that is u8."""
         return self._truth_of(Op.MIN, dim, keepdim)
 
+    @repeated
     @spelled
     def any(self, dim: Axes = None, keepdim: bool = False) -> Self:
         """True where one over ``dim`` is other than zero; of none, false. Of u8 that is u8."""
@@ -867,6 +1026,7 @@ def lift(x: TensorLike, op: str) -> Handle:
     )
 
 
+@repeated
 def where(condition: TensorLike, input: TensorLike, other: TensorLike) -> Handle:
     """``input`` where the bool condition holds, else ``other``."""
     return apply("where", ew.where, condition, input, other)

@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, overload
 
 from .aliasing import update
-from .handle import Handle, TensorLike, beside, lift
+from .handle import Handle, TensorLike, beside, lift, repeated
 from .spelling import spelled
 
 if TYPE_CHECKING:
@@ -78,18 +78,23 @@ def viewing(function: Callable[..., Any]) -> Any:
 
 
 def _as_operation(function: Callable[..., Any], views: bool) -> Any:
-    taken = spelled(function)
-    name = function.__name__
+    taken, name = spelled(function), function.__name__
+
+    @functools.wraps(function)
+    def fresh(input: Handle, *args: Any, **kwargs: Any) -> Any:
+        found = taken(input, *args, **kwargs)
+        if not (found is input or type(found) is Handle.viewed):
+            return found
+        return Handle.plain(found.node, found.bindings)
+
+    run = taken if views else repeated(fresh)
 
     @functools.wraps(function)
     def called(input: TensorLike, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(input, Handle):
             number = isinstance(input, bool | int | float) and args and isinstance(args[0], Handle)
             input = beside(args[0], input, name) if number else lift(input, name)
-        found = taken(input, *args, **kwargs)
-        if views or not (found is input or type(found) is Handle.viewed):
-            return found
-        return Handle.plain(found.node, found.bindings)
+        return run(input, *args, **kwargs)
 
     if function.__qualname__ != name:
         method = inspect.signature(function)

@@ -138,13 +138,15 @@ class Runner:
     def direct(self, names: Sequence[str], addressed: bool = False) -> Callable[[Any], Any] | None:
         """``run`` as one function of its inputs in the order of ``names``, which gives None, and
         runs nothing, where it is not as it must be or would be copied; None where there is more to
-        a run than its launches. ``addressed``: of a list of the addresses of such as must be.
+        a run than its launches and guards after them. ``addressed``: of a list of the addresses of
+        such as must be.
         """
         from tunegrad.devices import Place
 
         by_name = {b.name: b for b in self._inputs}
         plain = by_name.keys() == set(names) and self._distinct == self._written
-        if not plain or self._over or self._guards or not _is_direct(self._plan):
+        outside = {b.id for b in self._outputs} & {b.id for _, b in self._guards}
+        if not plain or self._over or outside or not _is_direct(self._plan):
             return None
         inputs = [by_name[name] for name in names]
         touched = [self._places.get(b.id, ()) for b in (*inputs, *self._outputs)]
@@ -154,7 +156,20 @@ class Runner:
             Place(b.shape, b.dtype.numpy, tuple((step, at) for step, at, _ in places))
             for b, places in zip((*inputs, *self._outputs), touched, strict=True)
         ]
-        return self._plan.direct(self._lock, made[: len(inputs)], made[len(inputs) :], addressed)
+        run = self._plan.direct(self._lock, made[: len(inputs)], made[len(inputs) :], addressed)
+        return self._guarding(run) if self._guards else run
+
+    def _guarding(self, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """A direct run that holds its guards before another one writes their numbers anew."""
+
+        def checked(given: Any) -> Any:
+            with self._lock.inner:
+                found = run(given)
+                if found is not None:
+                    self._check(lambda b: self._numbers[b.id]())
+                return found
+
+        return checked
 
     def at_addresses(self, names: Sequence[str]) -> Callable[[Sequence[int]], None] | None:
         """``run`` as a function of addresses: of the inputs in the order of ``names``, then of the
@@ -181,12 +196,11 @@ class Runner:
         if not self._guards:
             return run
 
-        def checked(addresses: Sequence[int]) -> None:
-            with self._lock.inner:  # the next run writes the numbers of guards anew
-                run(addresses)
-                self._check(lambda b: self._numbers[b.id]())
+        def ran(addresses: Sequence[int]) -> bool:
+            run(addresses)
+            return True
 
-        return checked
+        return self._guarding(ran)
 
     @property
     def outputs(self) -> tuple[Buffer, ...]:

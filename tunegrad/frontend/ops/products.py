@@ -14,7 +14,7 @@ from tunegrad.errors import ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import BOOL, promote
 
-from ..handle import Handle, TensorLike, apply, lift, optional, where
+from ..handle import Handle, TensorLike, apply, lift, optional, repeated, where
 from ..nodes import folds
 from ..nodes.arrays import DTypeLike
 from ..nodes.elementwise import Scalar, broadcast_shapes
@@ -267,6 +267,7 @@ def _listed(dims: int | Sequence[int]) -> Sequence[int]:
     return (dims,) if isinstance(dims, int) else dims
 
 
+@repeated
 def scaled_dot_product_attention(
     query: TensorLike,
     key: TensorLike,
@@ -313,6 +314,7 @@ def scaled_dot_product_attention(
     return (weights @ v.cast(wide))._as(kind)
 
 
+@repeated
 def einsum(equation: str, *operands: TensorLike | Sequence[TensorLike]) -> Handle:
     """Sums of products over the letters that the result does not name.
 
