@@ -17,6 +17,7 @@ comparisons, casts, positions.
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import sys
 from collections import Counter
@@ -1155,35 +1156,52 @@ def _dequantize(d: _Draw, _: str) -> Any:
     return ([name, d.hold(np.asarray(0.5, "f4")), d.hold(np.asarray(3, d.values[name].dtype))],)
 
 
+def _bytes(d: _Draw, shape: Sequence[int], kind: str, known: bool) -> str:
+    ends = (0, 200) if kind == "u1" else (-120, 120)
+    return d.new(shape, kind, known, low=ends[0], high=ends[1])
+
+
+def _byte_steps(d: _Draw, a: str, b: str) -> list[str]:
+    """Scales and zero points of two operands and their product, which halves of a step are of."""
+    zero = d.rng.choice((0, 9)) if a == "u1" else d.rng.choice((-9, 0, 9))
+    end = 100 if a == "u1" else d.rng.choice((-100, -7, 0, 28))
+    steps = ((0.5, zero, a), (0.25, 3, b), (d.rng.choice((64.0, 512.0)), end, a))
+    return [d.hold(np.asarray(v, k)) for s, z, kind in steps for v, k in ((s, "f4"), (z, kind))]
+
+
+def _byte_kinds(d: _Draw) -> tuple[str, str]:
+    """Types of two operands; ONNX Runtime refuses some pairs, by operator."""
+    return d.rng.choice((("u1", "u1"), ("u1", "i1"), ("i1", "i1"), ("i1", "u1")))
+
+
 @_draws("MatMulInteger", exact=True)
 def _matmul_integer(d: _Draw, _: str) -> Any:
-    a = d.new((3, 8), "u1", False, low=0, high=200)
-    zeros = [d.hold(np.asarray(9, "u1")), d.hold(np.asarray(2, "i1"))] if d.flag() else []
-    return ([a, d.new((8, 5), "i1", low=-99, high=99), *zeros],)
+    a, b = _byte_kinds(d)
+    zeros = [d.hold(np.asarray(9, a)), d.hold(np.asarray(2, b))] if d.flag() else []
+    return ([_bytes(d, (3, 8), a, False), _bytes(d, (8, 5), b, bool(d.flag())), *zeros],)
 
 
 @_draws("ConvInteger", "QLinearConv", exact=True)
 def _conv_integer(d: _Draw, op: str) -> Any:
-    a = d.new((1, 2, 5, 6), "u1", False, low=0, high=200)
+    kind, other = _byte_kinds(d)
+    a = _bytes(d, (1, 2, 5, 6), kind, False)
     given = _window(d, 2, (5, 6))
     if "auto_pad" not in given and d.flag():
         given["dilations"] = [d.rng.randint(1, 2) for _ in range(2)]
     given["group"] = d.rng.randint(1, 2)
-    w = d.new((4, 2 // given["group"], *given["kernel_shape"]), "u1", True, low=0, high=99)
+    w = _bytes(d, (4, 2 // given["group"], *given["kernel_shape"]), other, True)
     if op == "ConvInteger":
-        return [a, w, *([d.hold(np.asarray(9, "u1"))] if d.flag() else [])], given
-    steps = [(0.5, d.rng.choice((0, 9))), (0.25, 3), (d.rng.choice((64.0, 512.0)), 100)]
-    held = [[d.hold(np.asarray(s, "f4")), d.hold(np.asarray(z, "u1"))] for s, z in steps]
+        return [a, w, *([d.hold(np.asarray(9, kind))] if d.flag() else [])], given
+    held = _byte_steps(d, kind, other)
     bias = [d.new((4,), "i4", True, low=-999, high=999)] if d.flag() else []
-    return [a, *held[0], w, *held[1], *held[2], *bias], given
+    return [a, *held[:2], w, *held[2:], *bias], given
 
 
 @_draws("QLinearMatMul", exact=True)
 def _matmul_bytes(d: _Draw, _: str) -> Any:
-    a, b = (d.new(s, "u1", k, low=0, high=200) for s, k in (((3, 8), False), ((8, 5), True)))
-    steps = [(0.5, 9), (0.25, 3), (d.rng.choice((64.0, 512.0)), 100)]
-    held = [[d.hold(np.asarray(s, "f4")), d.hold(np.asarray(z, "u1"))] for s, z in steps]
-    return ([a, *held[0], b, *held[1], *held[2]],)
+    a, b = _byte_kinds(d)
+    held = _byte_steps(d, a, b)
+    return ([_bytes(d, (3, 8), a, False), *held[:2], _bytes(d, (8, 5), b, True), *held[2:]],)
 
 
 @_draws("DynamicQuantizeLinear", exact=False)
@@ -1361,7 +1379,7 @@ def _is_tame(a: Array) -> bool:
 
 @dataclass(frozen=True)
 class Layer:
-    """The nodes from bytes to bytes ``made``; ``exact`` where these need no arithmetic."""
+    """The nodes from bytes to bytes ``made``; ``exact`` where these round only once, at the end."""
 
     nodes: tuple[Any, ...]
     made: str
@@ -1378,9 +1396,14 @@ class Layers:
 
 @dataclass
 class _Bytes:
-    """Layers that are drawn; ``steps`` are the names of scale and zero point of each bytes."""
+    """Layers that are drawn; ``steps`` are the names of scale and zero point of each bytes.
+
+    ``exact``: scales are powers of two, and so sums of products have no rounding before the last,
+    which often is of a half.
+    """
 
     d: _Draw
+    exact: bool = False
     layers: list[Layer] = field(default_factory=list)
     steps: dict[str, tuple[str, str]] = field(default_factory=dict)
 
@@ -1399,6 +1422,7 @@ class _Bytes:
             kind = np.dtype(d.rng.choice(("u1", "i1")))
             zero = d.hold(np.asarray(d.rng.randint(0, 255) - 128 * (kind == np.int8), kind))
             scale = max(float(np.abs(y).max(initial=0)), 0.1) / d.rng.uniform(90, 260)
+            scale = 2.0 ** round(math.log2(scale)) if self.exact else scale
             steps = d.hold(np.asarray(scale, "f4")), zero
         self.steps[made] = steps
         nodes.append(helper.make_node("QuantizeLinear", [float_name, *steps], [made]))
@@ -1416,6 +1440,7 @@ class _Bytes:
         d, out = self.d, self.d.name("f")
         by = shape[axis] if d.flag() else 1
         found = np.asarray([d.rng.uniform(0.002, 0.02) for _ in range(by)], "f4")
+        found = 2.0 ** np.round(np.log2(found)) if self.exact else found
         w = d.hold(d.array(shape, "i1", -127, 127))
         zero = np.zeros(by, "i1")
         if by == 1:
@@ -1429,7 +1454,7 @@ class _Bytes:
 def draw_layers(rng: random.Random) -> Layers:
     """A network of two to five layers, each from bytes to bytes."""
     d = _Draw(rng, rng.choice((13, 17, 21)))
-    net = _Bytes(d)
+    net = _Bytes(d, bool(d.flag()))
     shape = 1, rng.choice((3, 4, 8, 16)), rng.randint(4, 9), rng.randint(4, 9)
     drawn = np.random.default_rng(rng.getrandbits(32))
     net.add([], d.hold(drawn.standard_normal(shape).astype("f4"), False))
@@ -1487,7 +1512,7 @@ def _draw_layer(net: _Bytes) -> None:
         relu = d.name("f")
         nodes.append(helper.make_node("Relu", [out], [relu]))
         out = relu
-    net.add(nodes, out)
+    net.add(nodes, out, exact=net.exact and op != "Mean")
 
 
 def compare_layers(drawn: Layers) -> str:

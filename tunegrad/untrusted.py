@@ -9,6 +9,7 @@ and the rule. Plain data only: nothing here evaluates, imports or opens what it 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin
@@ -261,8 +262,7 @@ def json_object(line: str | bytes) -> dict[str, Any]:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise FieldFault("line", twice, "a field may be named once")
     return value
 

@@ -330,6 +330,7 @@ def test_a_forged_header_is_one_line(saved: Path) -> None:
     constant = head["constants"][0]  # type: ignore[index]
     for field, wrong in (
         ("starts", [-(2**63)]), ("ends", [1000]), ("starts", [-1]), ("over", [[0, 1000]]),
+        ("starts", []), ("inputs", [{"name": "other", "shape": [1], "dtype": "f32"}]),
         ("constants", places), ("constants", [{**constant, "pack": "none"}]),
     ):  # fmt: skip
         saved.write_bytes(blob)

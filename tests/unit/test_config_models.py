@@ -157,6 +157,7 @@ BAD = {
     ),
     "is not TOML": "[model\n",
     "is not TOML: its brackets are nested too deeply": "a = " + "[" * 100_000,
+    "is not TOML: a key has over 100 parts": f"a{'.a' * 300_000} = 1\n",
     "is over 1,048,576 bytes": "#" * (1 << 20) + "\n",
     "model.builder = 'os:system' is code outside of tunegrad.models, some": GOOD.replace(
         "some.place:make", "os:system"

@@ -172,6 +172,27 @@ def test_damaged_file_is_refused(tmp_path, content):
     refused(lambda: read_safetensors(path), f"weights file {path} is not a safetensors file")
 
 
+@pytest.mark.parametrize(
+    ("entries", "why"),
+    [
+        ("[1, 1], [0, 4]; [1], [2, 6]", "b has bytes that another array has"),
+        (f"[{','.join('1' * 70)}], [0, 4]", "a has the shape [1, 1"),
+        (f"[{2**63}, 0], [0, 0]", "a has the shape [9223372036854775808, 0]"),
+        (f"[{2**40}, {2**40}, 0], [0, 0]", "a has the shape [1099511627776"),
+    ],
+)
+def test_arrays_that_can_not_be_are_refused(tmp_path, entries, why):
+    """Arrays that lie unaligned are copied: a thousand over one another would take its memory."""
+    parts = (e.split("], [") for e in entries.split("; "))
+    header = ",".join(
+        f'"{name}":{{"dtype":"F32","shape":{shape}],"data_offsets":[{at}}}'
+        for name, (shape, at) in zip("ab", parts, strict=False)
+    )
+    path = tmp_path / "w.safetensors"
+    path.write_bytes((len(header) + 2).to_bytes(8, "little") + f"{{{header}}}".encode() + bytes(8))
+    refused(lambda: read_safetensors(path), f"weights file {path} is not a safetensors file", why)
+
+
 def test_file_with_an_unknown_dtype_is_refused(tmp_path):
     header = b'{"a":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]}}'
     path = tmp_path / "w.safetensors"

@@ -90,8 +90,9 @@ def test_wrong_inputs_are_one_error() -> None:
 
 
 def test_a_model_is_checked_when_it_is_prepared() -> None:
-    lacking = parsed("m (float[2] x) => (float[2] y) { y = Bernoulli (x) }")
-    with pytest.raises(ModelError, match="1 operators are not supported: Bernoulli"):
+    lacking = parsed("m (float[2] x) => (float[2] y) { y = ImageDecoder (x) }")
+    lacking.opset_import[0].version = 20
+    with pytest.raises(ModelError, match="1 operators are not supported: ImageDecoder"):
         TunegradBackend.prepare(lacking)
     assert not TunegradBackend.is_compatible(lacking)
     assert TunegradBackend.is_compatible(parsed(RELU))
@@ -99,6 +100,12 @@ def test_a_model_is_checked_when_it_is_prepared() -> None:
     broken.graph.node[0].input[0] = "nobody"
     with pytest.raises(ModelError, match=r"model m: .*nobody"):
         TunegradBackend.prepare(broken)
+
+
+def test_nodes_without_a_seed_draw_anew_in_each_run() -> None:
+    text = "m (float[9] x) => (float[9] y) { y = RandomUniformLike (x) }"
+    rep = TunegradBackend.prepare(parsed(text), **OPTIONS)
+    assert (rep.run([floats(9)])[0] != rep.run([floats(9)])[0]).all()
 
 
 def test_devices_are_named_as_onnx_names_them() -> None:

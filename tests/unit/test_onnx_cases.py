@@ -38,7 +38,12 @@ def test_cases_are_judged_by_what_they_lack() -> None:
     rows = run_cases(
         ["test_relu", "test_loop11", "test_bernoulli", "test_image_decoder_decode_bmp_rgb"]
     )
-    assert [r.lacks for r in rows] == ["", "", "operator Bernoulli", "operator ImageDecoder"]
+    assert [r.lacks for r in rows] == [
+        "",
+        "",
+        "numbers that the reference drew",
+        "operator ImageDecoder",
+    ]
     assert [r.constants for r in rows[:2]] == [0, 2]
 
 
@@ -51,7 +56,7 @@ def test_what_schemas_have_is_there() -> None:
     assert set(unread) == set(UNREAD)
     tried, refused = refused_types()
     assert tried > 1300
-    assert [(op, kind) for op, kind, _ in refused] == [("Col2Im", "bool")]
+    assert not refused
 
 
 def test_table_counts_what_is_missing() -> None:

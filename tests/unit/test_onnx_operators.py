@@ -232,6 +232,15 @@ def test_transforms_are_numpys(length: int, parts: int, inverse: int, onesided: 
     agree(proto("DFT", inputs, ["n", "a"], inverse=inverse, onesided=onesided), inputs)
 
 
+def test_what_cancels_in_a_transform_is_zero() -> None:
+    """The inverse of rows along which nothing changes sign: f32 of numpy gives 1.9e-7 there."""
+    x = np.arange(100, dtype=np.float32).reshape(1, 10, 10, 1)
+    (y,) = found(proto("DFT", {"x": x}, opset=19, inverse=1, axis=1), {"x": x})
+    exact = np.fft.ifft(x[..., 0].astype(np.float64), axis=1)
+    assert (y[0, 5, :, 1] == 0).all()
+    np.testing.assert_allclose(y, np.stack([exact.real, exact.imag], -1), atol=1e-5, rtol=0)
+
+
 def test_frames_are_transformed() -> None:
     inputs = {"x": array(2, 40, 1), "step": np.asarray(6), "w": array(10)}
     agree(proto("STFT", inputs, ["step"], onesided=1), inputs)
@@ -358,6 +367,8 @@ def test_columns_are_added_up_to_images(rank: int) -> None:
         "b": np.asarray(block),
     }  # fmt: skip
     attributes: dict[str, Any] = {"strides": strides, "dilations": spread, "pads": pads}
+    agree(proto("Col2Im", inputs, ["i", "b"], opset=18, **attributes), inputs)
+    inputs["x"] = inputs["x"] > 1  # any of the truths
     agree(proto("Col2Im", inputs, ["i", "b"], opset=18, **attributes), inputs)
 
 
@@ -589,3 +600,72 @@ def test_windows_have_the_extents_of_the_weights(op: str) -> None:
     inputs = {"x": array(1, 2, 5, 5), "w": array(2, 2, 3, 3)}
     with pytest.raises(ModelError, match=r"kernel_shape \[5, 5\], and weights of shape \(2, 2, 3"):
         found(proto(op, inputs, kernel_shape=[5, 5]), inputs)
+
+
+# ---- random numbers
+
+X = np.full((40, 50), 0.25, np.float32)
+RANDOM: dict[str, tuple[dict[str, Array], dict[str, Any], float, float]] = {
+    "Bernoulli": ({"x": X}, {}, 0.25, 0.433),
+    "Multinomial": ({"x": np.log(np.asarray([[1, 2, 1]] * 40, "f4"))}, {"sample_size": 50}, 1, 0.7),
+    "RandomNormal": ({}, {"shape": [40, 50], "mean": 2.0, "scale": 3.0}, 2, 3),
+    "RandomNormalLike": ({"x": X}, {"mean": -1.0, "scale": 0.5}, -1, 0.5),
+    "RandomUniform": ({}, {"shape": [40, 50], "low": 1.0, "high": 3.0}, 2, 0.577),
+    "RandomUniformLike": ({"x": X}, {"dtype": TensorProto.DOUBLE}, 0.5, 0.289),
+}
+"""Operands, attributes, and the mean and deviation of what is drawn."""
+
+
+def drawn(model: Any, *given: Any, **values: Any) -> tuple[list[str], Array]:
+    """Names of the inputs, and what a loaded model draws; twice the same of the same inputs."""
+    loaded = tg.load(model_of_proto(model, "case", values), store=False, threads=1)
+    y = np.asarray(loaded(*given))
+    np.testing.assert_array_equal(y, loaded(*given))
+    return [i.name for i in loaded.inputs], y
+
+
+@pytest.mark.parametrize("op", RANDOM)
+def test_a_node_with_a_seed_draws_the_same_numbers_in_each_call(op: str) -> None:
+    inputs, attributes, mean, deviation = RANDOM[op]
+    names, y = drawn(proto(op, inputs, opset=22, seed=3.0, **attributes), *inputs.values())
+    assert names == [*inputs]
+    assert abs(y.mean() - mean) < 0.15 * deviation
+    assert abs(y.std() / deviation - 1) < 0.1
+    assert (
+        drawn(proto(op, inputs, opset=22, seed=4.0, **attributes), *inputs.values())[1] != y
+    ).any()
+
+
+@pytest.mark.parametrize("op", RANDOM)
+def test_a_node_without_a_seed_draws_from_an_input(op: str) -> None:
+    inputs, attributes, mean, deviation = RANDOM[op]
+    model = proto(op, inputs, opset=22, **attributes)
+    names, y = drawn(model, *inputs.values(), np.uint64(1))
+    assert names == [*inputs, "draws"]
+    assert abs(y.mean() - mean) < 0.15 * deviation
+    assert (drawn(model, *inputs.values(), np.uint64(2))[1] != y).any()
+    names, fixed = drawn(model, *inputs.values(), draws=7)
+    assert names == [*inputs]
+    assert (fixed != y).any()
+
+
+def test_nodes_without_a_seed_draw_other_numbers_each() -> None:
+    two = [helper.make_node("RandomNormal", [], [n], shape=[1000]) for n in "ab"]
+    nodes = [*two, helper.make_node("Sub", ["a", "b"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [], [helper.make_empty_tensor_value_info("y")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)])
+    _, y = drawn(model, np.uint64(5))
+    assert 1.25 < y.std() < 1.6
+
+
+@pytest.mark.parametrize("kind", ["f4", "f2"])
+def test_dropout_of_training_keeps_a_share_and_its_sum(kind: str) -> None:
+    inputs = {"x": np.ones((40, 50), kind), "r": np.asarray(0.25, kind), "t": np.asarray(True)}
+    model = proto("Dropout", inputs, ["r", "t"], 2, opset=22, seed=1)
+    y, mask = found(model, inputs)
+    assert y.dtype == kind
+    assert abs(mask.mean() - 0.75) < 0.05
+    np.testing.assert_array_equal(y, np.where(mask, np.asarray(1 / 0.75, kind), 0))
+    inputs["t"] = np.asarray(False)
+    model = proto("Dropout", inputs, ["r", "t"], 2, opset=22)
+    np.testing.assert_array_equal(found(model, inputs)[0], inputs["x"])

@@ -7,6 +7,7 @@ import errno
 import os
 import re
 import sqlite3
+import struct
 
 import pytest
 from store_trials import KEY, numbered
@@ -210,6 +211,19 @@ def test_store_that_is_a_mount_itself_is_read_but_not_written(tmp_path):
         ),
         ("trigger", ("CREATE TRIGGER t AFTER INSERT ON kernels BEGIN DELETE FROM trials; END",)),
         ("table", ("CREATE VIRTUAL TABLE words USING fts5(a)",)),
+        ("table", ("CREATE TABLE slow (a, b AS (instr(zeroblob(a), zeroblob(a / 2) || 'x')))",)),
+        ("table", ("CREATE TABLE slow (a CHECK (a > instr(zeroblob(a), 'x')))",)),
+        ("table", ("CREATE TABLE slow (a DEFAULT (instr(zeroblob(99), 'x')))",)),
+        ("index", ("CREATE INDEX slow ON trials (instr(zeroblob(created_s), 'x'))",)),
+        ("index", ("CREATE INDEX slow ON trials (session) WHERE instr(session, 'x')",)),
+        (
+            "table",
+            (
+                "PRAGMA writable_schema = ON",
+                "CREATE TABLE w (a)",
+                "UPDATE sqlite_master SET sql = replace(sql, 'CREATE', 'CREATE /**/ VIRTUAL')",
+            ),
+        ),
     ],
 )
 def test_store_with_code_in_its_schema_is_refused(tmp_path, mode, kind, statements):
@@ -220,6 +234,38 @@ def test_store_with_code_in_its_schema_is_refused(tmp_path, mode, kind, statemen
             connection.execute(statement)
         connection.commit()
     refused(path, mode, f"{kind} '.*' does not belong to schema {SCHEMA_VERSION} of a store")
+
+
+@pytest.mark.parametrize("mode", ["read", "write"])
+@pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
+def test_store_beside_a_pipe_is_refused_without_waiting_for_it(tmp_path, mode, suffix):
+    path = tmp_path / "t.db"
+    open_store(path, "write").close()
+    os.mkfifo(f"{path}{suffix}")
+    refused(path, mode, f"t.db{suffix} beside it is not a regular file")
+
+
+def test_store_whose_journal_names_another_file_leaves_that_alone(tmp_path):
+    """SQLite removes it, as the journal of a transaction over several files that has ended."""
+    path, other = tmp_path / "t.db", tmp_path / "other"
+    other.write_bytes(b"precious\0")
+    open_store(path, "write").close()
+    journal = path.with_name("t.db-journal")
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA cache_size = 1")
+        connection.execute("BEGIN")
+        for i in range(500):
+            connection.execute("INSERT INTO kernels VALUES (?, ?, ?, '')", (i, f"{i}", "x" * 900))
+        held, image = journal.read_bytes(), path.read_bytes()
+    name = bytes(other)
+    last = (
+        struct.pack(">I", (1 << 30) // 4096 + 1) + name + struct.pack(">II", len(name), sum(name))
+    )
+    path.write_bytes(image)
+    journal.write_bytes(held + last + bytes.fromhex("d9d505f920a163d7"))
+    for mode in ("read", "write"):
+        refused(path, mode, "t.db-journal names a file outside of the store")
+    assert other.read_bytes() == b"precious\0"
 
 
 def test_store_does_not_read_a_value_of_endless_length(tmp_path):

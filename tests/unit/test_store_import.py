@@ -330,6 +330,10 @@ def test_import_names_a_bad_row_and_takes_the_others(line, fields, message):
         ('{"row": "spend", "seconds": NaN}', "line is 'NaN': numbers must be finite"),
         ('{"row": "spend", "seconds": 1e999}', "must have machine, model, settings"),
         ('{"row": "spend", "row": "trial"}', "line is 'row': a field may be named once"),
+        (
+            "{" + ", ".join(f'"k{i % 99_999}": 1' for i in range(100_000)) + "}",
+            "line is 'k0': a field may be named once",
+        ),
         (f'{{"row": {"1" * 5000}}}', "must be JSON (ValueError)"),
         (
             '{"row": "kernel", "key": "x", "text": "\\ud800", "name": ""}',

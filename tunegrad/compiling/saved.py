@@ -421,6 +421,10 @@ def _planned(
         raise ValueError(f"buffers {sorted(wrong)}, and it has {len(buffers)}")
     plan = LaunchPlan(buffers, launches, tuple(head.starts), tuple(head.ends), tuple(head.over))
     plan.verify()
+    read = {b.id for b in buffers if b.role == "input"}
+    named = {buffers[i].name for i in read} - {i.name for i in head.inputs}
+    if read != set(head.starts) or named:
+        raise ValueError(f"inputs {sorted(read)} are given as {head.starts}, and none as {named}")
     for launch in launches:
         _check_code(launch, kernels[launch.kernel.key], buffers)
     return plan

@@ -82,7 +82,10 @@ def build_model(spec: ModelSpec, search_path: Iterable[str] = ()) -> Any:
     Raises ModelError for an argument that it does not take.
     """
     builder = import_builder(spec, search_path)
-    parameters = inspect.signature(builder).parameters
+    try:
+        parameters = inspect.signature(builder).parameters
+    except ValueError:
+        raise ModelError(f"model {spec.name}: builder {spec.builder} is no function") from None
     arguments: dict[str, Scalar | tuple[Scalar, ...]] = dict(spec.args)
     if "batch" in parameters or spec.batch != 1:
         arguments.setdefault("batch", spec.batch)

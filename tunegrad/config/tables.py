@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, fields
@@ -18,6 +19,9 @@ T = TypeVar("T")
 
 _MOST_BYTES = 1 << 20
 """The largest file of settings; those of people have some hundred bytes."""
+
+_LONG_KEY = re.compile(rb"(\.[ \t]*[\w\"'-]+[ \t]*){100}")
+"""A dotted key of over 100 parts: tomllib takes the square of their number of steps for it."""
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -36,6 +40,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: can not be read: {error.strerror}") from error
     if len(data) > _MOST_BYTES:
         raise ConfigError(f"{path}: is over {_MOST_BYTES:,} bytes, the most of a settings file")
+    if _LONG_KEY.search(data):
+        raise ConfigError(f"{path}: is not TOML: a key has over 100 parts")
     try:
         return tomllib.loads(data.decode("utf-8"))
     except ValueError as error:  # no TOML, no text, or a number of over 4,300 digits

@@ -112,6 +112,7 @@ def check_location(path: Path, *, write: bool, mounts: Path = MOUNTS) -> None:
         raise StoreError(f"store {path}: is a directory; a store is one file")
     if path.exists() and not path.is_file():
         raise StoreError(f"store {path}: is not a regular file")
+    _check_side_files(path)
     if not write:
         _check_readable(path)
         return
@@ -140,6 +141,20 @@ def check_location(path: Path, *, write: bool, mounts: Path = MOUNTS) -> None:
         )
 
 
+def _check_side_files(path: Path) -> None:
+    """Raise StoreError where SQLite would wait for a pipe, or remove a file of another name."""
+    for side in (path.with_name(path.name + suffix) for suffix in _SIDE_FILES):
+        if not side.exists():
+            continue
+        if not side.is_file():
+            raise StoreError(f"store {path}: {side.name} beside it is not a regular file")
+        if side.name.endswith("-journal"):
+            with side.open("rb") as file:
+                file.seek(max(0, side.stat().st_size - len(_SUPER_JOURNAL)))
+                if file.read() == _SUPER_JOURNAL:
+                    raise StoreError(f"store {path}: {side.name} names a file outside of the store")
+
+
 def _check_readable(path: Path) -> None:
     if not path.exists():
         raise StoreError(f"store {path}: does not exist; `tunegrad tune --store {path}` makes one")
@@ -157,7 +172,24 @@ _BUSY_S = 5.0
 _MOST_VALUE_BYTES = 32 << 20
 """The longest value of a row. What tunegrad writes stays below a megabyte."""
 
-_VIRTUAL = re.compile(r"\s*CREATE\s+VIRTUAL\b", re.IGNORECASE)
+_TABLE = re.compile(
+    r"CREATE\s+TABLE\b(?!.*\b(CHECK|AS)\b)(?!.*\bDEFAULT\b(?!\s*[-+'\"\w]))",
+    re.IGNORECASE | re.DOTALL,
+)
+_NAME = r"""\s*(\w+|"[^"]*"|'[^']*'|`[^`]*`|\[[^]]*\])"""
+_COLUMN = rf"{_NAME}(\s+(ASC|DESC))?\s*"
+_INDEX = re.compile(
+    rf"CREATE\s+(UNIQUE\s+)?INDEX\s{_NAME}\s+ON\b{_NAME}\s*\({_COLUMN}(,{_COLUMN})*\)",
+    re.IGNORECASE,
+)
+"""Tables and indexes without an expression: one of a generated column, a constraint, a default or
+an index is evaluated when rows are read or checked, and may take as long as it likes.
+"""
+
+_SIDE_FILES = ("-wal", "-shm", "-journal")
+
+_SUPER_JOURNAL = bytes.fromhex("d9d505f920a163d7")
+"""The end of a journal that names another file, which SQLite removes after it has read both."""
 
 Trace = Callable[[str], None]
 
@@ -366,23 +398,25 @@ def _identify(connection: sqlite3.Connection, path: Path, *, may_be_new: bool) -
 
 
 def _check_schema(connection: sqlite3.Connection, path: Path, version: int) -> None:
-    """Raise StoreError unless the tables are tables, and every view is one of the schema.
+    """Raise StoreError unless what the store has beside its schema is plain tables and indexes.
 
-    A file is data. A view, a trigger or a virtual table in place of a table is code, which may
-    never end. A view of the schema whose text has changed is damage.
+    A file is data. A view, a trigger, a virtual table or an expression is code, which may never
+    end. A view of the schema whose text has changed is damage.
     """
     expected = _schema(version)
-    names = {(kind, name) for kind, name, _ in expected}
     found = connection.execute("SELECT type, name, sql FROM sqlite_master").fetchall()
-    for kind, name, text in found:
-        plain = kind == "index" or (kind == "table" and not _VIRTUAL.match(text or ""))
-        if not plain and (kind, name) not in names:
+    changed = [row for row in found if row not in expected]
+    for kind, name, text in changed:
+        if kind == "view" and any((kind, name) == known[:2] for known in expected):
+            continue
+        plain = {"table": _TABLE.match, "index": _INDEX.fullmatch}.get(kind)
+        if plain is None or not (plain(text) if text else kind == "index"):
             raise StoreError(
-                f"store {path}: {kind} {name!r} does not belong to schema {version} of a store; a "
-                "file may add tables and indexes only"
+                f"store {path}: {kind} {name!r:.80} does not belong to schema {version} of a "
+                "store; a file may add plain tables and indexes only"
             )
-    for kind, name, text in found:
-        if kind == "view" and (kind, name, text) not in expected:
+    for kind, name, _ in changed:
+        if kind == "view":
             raise DamagedStore(f"store {path}: damaged (view {name} has another text)")
 
 
@@ -430,6 +464,6 @@ def _abandon(connection: sqlite3.Connection | None, path: Path, *, remove: bool)
     if connection is not None:
         connection.close()
     if remove:
-        for suffix in ("", "-wal", "-shm", "-journal"):
+        for suffix in ("", *_SIDE_FILES):
             with contextlib.suppress(OSError):
                 os.unlink(f"{path}{suffix}")  # noqa: PTH108  the path is text with a suffix

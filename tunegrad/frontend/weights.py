@@ -7,7 +7,6 @@ parameters matter.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from pathlib import Path
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from tunegrad.errors import WeightsError
 from tunegrad.ir.dtypes import BF16, F32, DType
+from tunegrad.ir.folding import machine_bytes
 from tunegrad.lazy import dataclass
 
 from .nodes.arrays import bf16_bits, bf16_values
@@ -51,12 +51,11 @@ def draw(parameters: Iterable[ParameterSpec], seed: int = 0) -> dict[str, Array]
     """
     parameters = tuple(parameters)
     sizes = {p: prod(p.shape) * p.dtype.bits // 8 for p in parameters}
-    machine_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if (needed := sum(sizes.values())) > machine_bytes:
+    if (needed := sum(sizes.values())) > machine_bytes():
         largest = max(parameters, key=sizes.__getitem__)
         raise WeightsError(
             f"parameters of {needed:,} bytes, {largest.name} {list(largest.shape)} the largest: "
-            f"this machine has {machine_bytes:,} bytes of memory"
+            f"this machine has {machine_bytes():,} bytes of memory"
         )
     return {p.name: _drawn(p, seed) for p in parameters}
 

@@ -16,6 +16,7 @@ from tunegrad.compiling import SUFFIX
 from tunegrad.errors import DeviceError, ModelError, ShapeError
 from tunegrad.inference.choosing import Choice, compiled_choice, process_compiler
 from tunegrad.ir import fusion
+from tunegrad.ir.folding import machine_bytes
 from tunegrad.ir.graph import Node
 from tunegrad.ir.interpret.numeric import to_compute
 from tunegrad.ir.rewrites import Guard
@@ -476,6 +477,9 @@ def _bound(
 ) -> Runner:
     """A plan with its memory. Raises DeviceError, which says what it takes, where there is none."""
     try:
+        made = sum(plan.buffers[i].nbytes for i in {*plan.outputs})
+        if made > machine_bytes():
+            raise MemoryError(f"outputs of {made:,} bytes")
         return Runner(plan, codes, engine, constants, guards)
     except MemoryError as error:
         weights, rest = (f"{n / 1e6:.1f}" for n in needed_bytes(plan))

@@ -24,12 +24,15 @@ numpy folds them):
 from __future__ import annotations
 
 import hashlib
+import os
 import weakref
 from math import isinf, isnan, prod
 from typing import Any
 from typing import cast as typed
 
 import numpy as np
+
+from tunegrad.errors import ModelError
 
 from . import graph as g
 from .dtypes import F32, I8, I32, U8, DType
@@ -39,7 +42,7 @@ from .interpret.evaluate import evaluate
 from .interpret.numeric import Array, compute, convert
 from .rewrites.sums import Repeats, is_known, stepped
 
-__all__ = ["fold_constants", "known_outputs", "saturated", "values_of"]
+__all__ = ["fold_constants", "known_outputs", "machine_bytes", "saturated", "values_of"]
 
 _FOLDED: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
 """Constant-only nodes that were evaluated before."""
@@ -117,12 +120,27 @@ def _is_byte(n: Node) -> bool:
     return x is not n and x.op is GraphOp.CONST and x.dtype in (I8, U8) and x.size == 1
 
 
+def machine_bytes() -> int:
+    """Bytes of this machine's memory."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def _evaluated(n: Node) -> Node:
+    """A node that no input reaches, as a constant.
+
+    Raises ModelError where that takes more memory than the machine has.
+    """
     if n.op is GraphOp.CONST:
         return n
     found = _FOLDED.get(n)
     if found is None:
         order = topological((n,))
+        largest = max((m for m in order if m.op not in MOVEMENT), key=lambda m: m.size)
+        if largest.size * max(8, largest.dtype.bits) > 8 * machine_bytes():
+            raise ModelError(
+                f"a constant is computed by {largest.op} of shape {largest.shape}, which takes "
+                f"more memory than the {machine_bytes():,} bytes of this machine"
+            )
         read = [typed(g.ConstData, m.arg) for m in order if m.op is GraphOp.CONST]
         name = next((c.name for c in read if c.name), "")
         data = g.ConstData(

@@ -238,6 +238,9 @@ Arg = object
 _MOST_ELEMENTS = 1 << 60
 """Elements of a tensor: their offsets in bytes are numbers of 64 bits."""
 
+_MOST_DIMENSIONS = 64
+"""As numpy's arrays have."""
+
 
 class Node:
     """One interned operation: ``op``, sources, argument, and inferred ``shape`` and ``dtype``."""
@@ -259,6 +262,8 @@ class Node:
             return found
         if prod(shape) > _MOST_ELEMENTS:
             raise ShapeError(f"{op}: a tensor of shape {shape} has over 2^60 elements")
+        if len(shape) > _MOST_DIMENSIONS:
+            raise ShapeError(f"{op}: a tensor of {len(shape)} dimensions; 64 are there at most")
         node = object.__new__(cls)
         node.op, node.srcs, node.arg, node.shape, node.dtype = op, srcs, arg, shape, dtype
         _INTERNED[key] = node

@@ -164,6 +164,11 @@ def map_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str], dict[str, 
         entries = {name: msgspec.json.decode(raw, type=_Entry) for name, raw in header.items()}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MappedFileError(f"its header is not a safetensors header: {error}") from None
+    at = 0
+    for begin, end, name in sorted((*e.data_offsets, name) for name, e in entries.items()):
+        if begin < at:
+            raise MappedFileError(f"{name} has bytes that another array has")
+        at = end
     whole: Array = np.empty(0, np.uint8)
     if size > 8 + length:
         whole = np.memmap(path, np.uint8, "r", 8 + length)
@@ -177,7 +182,7 @@ def map_arrays(path: Path) -> tuple[dict[str, Array], dict[str, str], dict[str, 
 
 def _array(name: str, e: _Entry, whole: Array) -> Array:
     if e.dtype not in _DTYPES:
-        raise UnknownKindError(f"{name} has dtype {e.dtype}; valid: {', '.join(_DTYPES)}")
+        raise UnknownKindError(f"{name} has dtype {e.dtype:.80}; valid: {', '.join(_DTYPES)}")
     dtype, (begin, end) = np.dtype(_DTYPES[e.dtype]), e.data_offsets
     count = 1
     for extent in e.shape:
@@ -191,4 +196,7 @@ def _array(name: str, e: _Entry, whole: Array) -> Array:
     part = whole[begin:end]
     if begin % dtype.itemsize:  # numpy's views may begin anywhere, and compiled code may not
         part = part.copy()
-    return np.asarray(part).view(dtype).reshape(e.shape)
+    try:
+        return np.asarray(part).view(dtype).reshape(e.shape)
+    except ValueError as error:  # more dimensions, or larger ones, than an array can have
+        raise MappedFileError(f"{name} has the shape {e.shape!s:.200}: {error}") from None

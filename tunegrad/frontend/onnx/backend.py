@@ -11,6 +11,7 @@ when it is imported.
 from __future__ import annotations
 
 import importlib
+import os
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,13 +25,14 @@ from onnx.backend.base import Backend, BackendRep
 
 from tunegrad import devices
 from tunegrad.errors import DeviceError, ModelError
-from tunegrad.ir.dtypes import BF16, DType
+from tunegrad.ir.dtypes import BF16, U64, DType
 
 from ..model import InputSpec, Model
 from ..nodes.arrays import bf16_values
+from ..random import draws_from
 from ..tensor import Tensor
-from .building import check_structure, evaluated, missing_operators
-from .importer import dtype_of_onnx
+from .building import check_structure, draws_unseeded, evaluated, missing_operators
+from .importer import DRAWS, dtype_of_onnx
 from .node import Coded, NotKnownError, TensorList, Value, array_of, codes_of, kind_of_array
 
 Array = NDArray[Any]
@@ -130,7 +132,11 @@ class TunegradRep(BackendRep):
                 symbols[name] = TensorList(v for v in made if not isinstance(v, Coded))
                 if any(isinstance(v, Coded) for v in made):
                     raise ModelError(f"model {self._name}: input {name} is a sequence of codes")
-        outputs = evaluated(self._proto, self._name, symbols)
+        start = Tensor.input(DRAWS, (), U64)
+        with draws_from(start):
+            outputs = evaluated(self._proto, self._name, symbols)
+        if draws_unseeded(self._proto.graph):
+            specs.append(InputSpec(DRAWS, (), U64))
         flat = tuple(t for v in outputs for t in _tensors(v))
         names = tuple(s.name for s in specs)
         if not flat:
@@ -155,6 +161,7 @@ class _Program:
         given = {e: a for name, v in values.items() for e, a in _elements(name, v).items()}
         found: Any = ()
         if self.loaded is not None:
+            given.setdefault(DRAWS, np.frombuffer(os.urandom(8), np.uint64)[0])
             found = self.loaded(*(codes_of(given[name]) for name in self.inputs))
         arrays = iter(found if isinstance(found, tuple) else (found,))
         return tuple(self._output(v, arrays) for v in self.outputs)

@@ -19,6 +19,8 @@ reads them, so that kernels say which nodes they come from.
 
 from __future__ import annotations
 
+import math
+import re
 from collections import ChainMap, Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,14 +31,16 @@ import numpy as np
 
 from tunegrad.errors import DeviceError, ModelError, TunegradError
 from tunegrad.ir.dtypes import dtype_of
+from tunegrad.ir.folding import machine_bytes
 
 from ..tensor import Tensor
 from .contrib import CONTRIB
 from .control import CONTROL, SEQUENCES
-from .elementwise import CASTS, ELEMENTWISE, called
+from .elementwise import CASTS, DRAWING, ELEMENTWISE, called
 from .images import CONVOLUTIONS, POOLS, RESIZING, SAMPLING
 from .node import (
     DEFINITION,
+    FOLDED_BYTES,
     Body,
     Coded,
     Function,
@@ -57,7 +61,7 @@ from .shapes import SCATTERING, SHAPES
 OPERATORS: dict[str, Function] = {
     **ELEMENTWISE, **CASTS, **SHAPES, **SCATTERING, **PRODUCTS, **CONVOLUTIONS, **NORMS,
     **POOLS, **GRAMS, **REDUCTIONS, **ATTENTION, **RECURRENCE, **RESIZING, **SAMPLING, **SIGNALS,
-    **CONTROL, **SEQUENCES, **CONTRIB,
+    **CONTROL, **SEQUENCES, **DRAWING, **CONTRIB,
 }  # fmt: skip
 
 FOLDED = frozenset(
@@ -86,6 +90,24 @@ def nodes_of(graph: Any) -> Iterator[Any]:
         yield node
         for body in _bodies(node):
             yield from nodes_of(body)
+
+
+def draws_unseeded(graph: Any) -> bool:
+    """Return True where a node may draw numbers that no seed says: other ones in each call."""
+    known = {t.name: t for t in graph.initializer}
+    known |= {n.output[0]: a.t for n in nodes_of(graph) for a in n.attribute
+              if n.op_type == "Constant" and a.name == "value"}  # fmt: skip
+    return any(
+        operator_of(n) in DRAWING
+        and all(a.name != "seed" for a in n.attribute)
+        and (n.op_type != "Dropout" or _trains(n, known))
+        for n in nodes_of(graph)
+    )
+
+
+def _trains(dropout: Any, known: Mapping[str, Any]) -> bool:
+    mode = dropout.input[2] if len(dropout.input) > 2 else ""
+    return mode != "" and (mode not in known or bool(_array(known[mode]).any()))
 
 
 def _bodies(node: Any) -> Iterator[Any]:
@@ -145,8 +167,12 @@ def _check_graph(graph: Any, context: Any, place: str) -> None:
 
 
 def _called(node: Any) -> str:
-    """A node's name; of one without, the name of what it makes."""
-    return node.name or next(filter(None, node.output), "(no name)")
+    """A node's name, as it can be printed; of one without, the name of what it makes."""
+    name = str(node.name or next(filter(None, node.output), "(no name)"))
+    return f"{name if name.isprintable() else ascii(name)[1:-1]:.{_LONGEST_NAME}}"
+
+
+_LONGEST_NAME = 300
 
 
 def _check_node(node: Any, context: Any, place: str) -> None:
@@ -292,18 +318,20 @@ _AXES: Mapping[str, tuple[int, int]] = {
 that they count in is above the operand's (-1: by the number of axes).
 """
 
-_FOLDED_BYTES = 1 << 30
-"""Values known when a model is loaded are computed then, up to arrays of this size."""
+_FOLDED_STEPS = 10**8
+"""Steps that an operator may take which does not end in a time that its operands' size says."""
 
 _UNROLLED_NODES = 20_000
 """Nodes of all bodies of a model, once for each step that they take."""
 
-_OWN = frozenset(["Constant", "Shape", "Size", "Slice", *CONTROL, *SEQUENCES]) - {"Identity"}
+_OWN = frozenset(
+    ["Constant", "Shape", "Size", "Slice", *CONTROL, *SEQUENCES, *DRAWING]
+) - {"Identity"}  # fmt: skip
 """Operators that onnx's reference does not compute, though all operands are known."""
 
-_LATER = frozenset(["DequantizeLinear"])
+_LATER = frozenset(["DequantizeLinear", *CONVOLUTIONS, *POOLS, *RECURRENCE, *RESIZING, *SAMPLING])
 """Operators of known operands that the graph computes when it is compiled: a product that reads
-their bytes may multiply these.
+bytes may multiply these, and onnx's reference takes a step of Python for each element of windows.
 """
 
 
@@ -319,6 +347,7 @@ class _Building:
     file: int = field(default_factory=lambda: next(_FILES))
     read: dict[int, _Graph] = field(default_factory=dict)
     unrolled: int = 0
+    folded_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -545,13 +574,12 @@ def _made(
     )
     check_axes(view)
     known = [v for v in taken if isinstance(v, np.ndarray)]
-    if len(known) == sum(v is not None for v in taken):
-        if sum(v.nbytes for v in known) + _made_bytes(node.op_type, known) > _FOLDED_BYTES:
-            raise NodeError(f"{place}: what is known of it takes over 1 GiB")
-        if known and op not in _OWN | _LATER and op == node.op_type:
-            folded = _folded(node, build.opset, taken)
-            if folded is not None:
-                return folded
+    whole = len(known) == sum(v is not None for v in taken)
+    if known and whole and op not in _OWN | _LATER and op == node.op_type:
+        _check_folding(build, place, node, taken)
+        folded = _folded(node, build.opset, taken)
+        if folded is not None:
+            return folded
     if op == "Constant":
         return (_constant(view),)
     if op not in OPERATORS:
@@ -563,7 +591,7 @@ def _made(
     except _FAULTS as error:
         if isinstance(error, DeviceError):
             raise
-        raise view.error(" ".join(str(error).split())) from error
+        raise view.error(f"{' '.join(str(error).split()):.500}") from error
     several = isinstance(made, tuple | list) and not isinstance(made, TensorList)
     return made if several else (made,)
 
@@ -574,19 +602,71 @@ _FAULTS = (
 """Exceptions that an operator's function may raise for a node that makes no sense."""
 
 
-def _made_bytes(op: str, known: Sequence[Known]) -> float:
-    """Bytes of what a node makes whose operands say how large that is; 0 of others."""
-    if not known or known[-1].dtype.kind not in "iuf":
-        return 0.0
-    last = known[-1].astype(np.float64).reshape(-1)
-    if op in ("ConstantOfShape", "Expand"):
-        return float(8 * np.prod(np.abs(last)))
-    if op == "Tile":
-        return float(known[0].nbytes * np.prod(np.abs(last)))
-    if op == "Range" and len(known) == 3:
-        start, limit, delta = (float(k.reshape(-1)[0]) for k in known)
-        return 8 * abs((limit - start) / (delta or 1.0))
-    return 0.0
+def _check_folding(build: _Building, place: str, node: Any, taken: Sequence[Value]) -> None:
+    """Hold what is computed now to a size, and to a time, before it is.
+
+    Raises NodeError where results are too large, alone or with all before them, or a pattern or a
+    list of boxes may take for ever.
+    """
+    known = [v for v in taken if isinstance(v, np.ndarray)]
+    made = _made_bytes(node, build.opset, taken)
+    build.folded_bytes += made
+    if sum(map(_bytes_of, known)) + made > FOLDED_BYTES:
+        raise NodeError(f"{place}: what is known of it takes over 1 GiB")
+    if build.folded_bytes > machine_bytes() // 2:
+        raise NodeError(f"{place}: what is known takes over half of this machine's memory")
+    steps = 0
+    if node.op_type == "RegexFullMatch":  # by a matcher that goes back
+        pattern = next((a.s.decode() for a in node.attribute if a.name == "pattern"), "")
+        plain = re.sub(r"\\.|\[[^]]*\]", "a", pattern)
+        again = len(re.findall(r"[*+?{]", plain))
+        steps = _longest(known[0]) ** again if again > 1 else 0
+        steps = _FOLDED_STEPS + 1 if re.search(r"\)[*+{]", plain) else steps
+    elif node.op_type == "NonMaxSuppression" and len(known) > 1:
+        steps = known[1].size * max(known[1].shape, default=1)
+    elif node.op_type == "MelWeightMatrix":
+        steps = made
+    if steps > _FOLDED_STEPS:
+        raise NodeError(f"{place}: it may take over {_FOLDED_STEPS:,} steps")
+
+
+def _bytes_of(array: Known) -> int:
+    """Bytes of an array, and 16 for each letter of the texts in it, of which numpy makes several."""
+    texts = array.flat if array.dtype.kind == "O" else ()
+    return array.nbytes + 16 * sum(len(str(x)) for x in texts)
+
+
+def _longest(texts: Known) -> int:
+    return max((len(str(x)) for x in texts.flat), default=0)
+
+
+def _made_bytes(node: Any, opset: int, taken: Sequence[Value]) -> int:
+    """Bytes of what a node makes of known operands, by onnx's rules of shapes; 0 where these have
+    none, as for results that are no longer than operands.
+    """
+    from onnx import defs, helper, numpy_helper, shape_inference
+
+    given = {i: v for i, v in zip(node.input, taken, strict=False) if isinstance(v, np.ndarray)}
+    try:
+        numbers = {i: helper.np_dtype_to_tensor_dtype(v.dtype) for i, v in given.items()}
+        types = {i: helper.make_tensor_type_proto(numbers[i], v.shape) for i, v in given.items()}
+        data = {i: numpy_helper.from_array(v, i) for i, v in given.items() if v.size <= _SHAPES}
+        made = shape_inference.infer_node_outputs(
+            defs.get_schema(node.op_type, opset, ""), node, types, data,
+            opset_imports=[helper.make_opsetid("", opset)],
+        )  # fmt: skip
+    except Exception:  # noqa: BLE001  # onnx raises many kinds
+        return 0
+    widest = max(8, 16 * sum(_longest(v) for v in given.values() if v.dtype.kind == "O"))
+    return sum(
+        math.prod(d.dim_value if d.HasField("dim_value") else 1 for d in t.tensor_type.shape.dim)
+        * widest
+        for t in made.values()
+    )
+
+
+_SHAPES = 64
+"""Elements of operands that may say shapes: an array has as many dimensions at most."""
 
 
 def _folded(node: Any, opset: int, taken: Sequence[Value]) -> list[Known] | None:
@@ -638,6 +718,8 @@ def _array(proto: Any) -> Known:
     from onnx import numpy_helper
 
     try:
+        if min(proto.dims, default=0) < 0:
+            raise ValueError(f"its shape is {[*proto.dims]!s:.100}")
         return np.asarray(numpy_helper.to_array(proto))
     except Exception as error:  # noqa: BLE001  # onnx raises many kinds
         said = " ".join(str(error).split())[:200]

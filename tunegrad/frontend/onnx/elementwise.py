@@ -1,4 +1,8 @@
-"""Operators element by element, choices, casts, and scales with zero points."""
+"""Operators element by element, choices, casts, scales with zero points, and random numbers.
+
+A node that draws counts from its ``seed``, so that each call has the same numbers, as in ONNX's
+reference; one without a seed from an input of the model (``draws_from``).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ import numpy as np
 from tunegrad.ir.dtypes import F32, DType, dtype_of
 
 from ..functions import where
+from ..random import bernoulli, draws_from, multinomial, rand, randn, start_of
 from ..tensor import Tensor
 from .node import (
     Coded,
@@ -267,3 +272,59 @@ ELEMENTWISE: dict[str, Callable[[NodeView], Any]] = {
     "ThresholdedRelu": lambda n: where(n(0) > n.get("alpha", 1.0), n(0), n(0) * 0),
     "Where": lambda n: where(n(0), n(1), n(2)),
 }  # fmt: skip
+
+
+def _seeded(draw: Callable[[NodeView], Any]) -> Function:
+    def drawn(n: NodeView) -> Any:
+        seed = n.get("seed")
+        if seed is None or seed != seed:  # a seed that is NaN is none, too
+            return draw(n)
+        with draws_from(Tensor(np.asarray(start_of(int(seed)), np.uint64))):
+            return draw(n)
+
+    return drawn
+
+
+def _random(n: NodeView) -> Tensor | Coded:
+    """RandomNormal, RandomUniform, and those in the shape and type of another tensor."""
+    like = n.any(0) if n.op.endswith("Like") else None
+    shape = n.get("shape", []) if like is None else like.shape
+    default = F32 if like is None else like.kind if isinstance(like, Coded) else like.dtype
+    kind = type_of(n, n.get("dtype")) if n.get("dtype") else default
+    wide = kind if isinstance(kind, DType) and kind.is_float else F32
+    if n.op.startswith("RandomNormal"):
+        return _as(n, randn(*shape, dtype=wide) * n.get("scale", 1.0) + n.get("mean", 0.0), kind)
+    low, high = n.get("low", 0.0), n.get("high", 1.0)
+    return _as(n, rand(*shape, dtype=wide) * (high - low) + low, kind)
+
+
+def _bernoulli(n: NodeView) -> Tensor | Coded:
+    kind = type_of(n, n.get("dtype")) if n.get("dtype") else n(0).dtype
+    return _as(n, bernoulli(n(0)), kind)
+
+
+def _multinomial(n: NodeView) -> Tensor | Coded:
+    """Multinomial, of logarithms of weights."""
+    weights = n(0).softmax(-1)
+    found = multinomial(weights, n.get("sample_size", 1), replacement=True)
+    return _as(n, found, type_of(n, n.get("dtype", 6)))
+
+
+def _dropout(n: NodeView) -> tuple[Any, ...]:
+    training, ratio = n.known(2), n.at(1)
+    ratio = 0.5 if ratio is None else ratio.item() if isinstance(ratio, np.ndarray) else n(1)
+    if training is None or not np.any(training) or ratio == 0.0:
+        return (n.at(0), np.ones(n.any(0).shape, np.bool_))[: max(1, n.outputs)]
+    kept = rand(n(0).shape) >= ratio
+    return where(kept, n(0) / (1.0 - ratio), 0.0).cast(n(0).dtype), kept
+
+
+DRAWING: dict[str, Function] = {
+    "Bernoulli": _seeded(_bernoulli),
+    "Dropout": _seeded(_dropout),
+    "Multinomial": _seeded(_multinomial),
+    **dict.fromkeys(
+        ("RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
+        _seeded(_random),
+    ),
+}

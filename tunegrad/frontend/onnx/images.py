@@ -18,7 +18,7 @@ from ..ops.convolution import convolve, convolve_transposed
 from ..ops.pooling import avg_pool, max_pool, overhang
 from ..ops.resizing import SamplePadding, Sampling, cubic, grid_places, read_at, sampled
 from ..tensor import Tensor
-from .node import Known, NodeView
+from .node import FOLDED_BYTES, Known, NodeView
 
 _Pairs = list[tuple[int, int]]
 
@@ -104,6 +104,7 @@ def _conv_transpose(n: NodeView) -> Tensor:
 def _col2im(n: NodeView) -> Tensor:
     """Col2Im: columns added up to images, a transposed convolution with weights of 1."""
     x, image, block = n(0), n.ints(1), n.ints(2)
+    kind, x = x.dtype, x.cast("i32") if x.dtype.is_bool else x  # of truths the sum is any of them
     if image is None or block is None:
         raise n.error("image_shape and block_shape must be known")
     rank, taps = len(block), math.prod(block)
@@ -122,7 +123,7 @@ def _col2im(n: NodeView) -> Tensor:
         missing = max(0, room[d] - y.shape[2 + d])
         y = padded(y, [(0, missing if i == d else 0) for i in range(rank)])
         y = y.narrow(2 + d, pads[d], image[d])
-    return y.reshape(x.shape[0], channels, *image)
+    return y.reshape(x.shape[0], channels, *image).cast(kind)
 
 
 CONVOLUTIONS: dict[str, Callable[[NodeView], Any]] = {
@@ -348,6 +349,8 @@ _ROUNDED: dict[str, Callable[[Any], Any]] = {
 
 def _places(n: NodeView, axis: _Axis, how: str) -> Known:
     """Positions in the input at which the elements of the result lie."""
+    if 8 * axis.new > FOLDED_BYTES:
+        raise n.error(f"places of {axis.new} elements along axis {axis.at} take over 1 GiB")
     i, old = np.arange(axis.new, dtype=np.float64), axis.old
     last = old * axis.factor - 1
     if how == "asymmetric":

@@ -4,6 +4,7 @@
     x.0=8                the extent of one dimension, by its input and place: of any, named or not
     x=1x3x224x224        the whole shape of an input
     sr=16000             the value of an input, which is a constant of the program then
+    draws=7              the seed of nodes that draw numbers and have none, which is an input else
 
 A name that is no name (``?``, ``-1``, nothing at all) is that of one dimension only: files give it
 to extents that have nothing in common.
@@ -22,11 +23,12 @@ from typing import Any
 import numpy as np
 
 from tunegrad.errors import ModelError
-from tunegrad.ir.dtypes import DType
+from tunegrad.ir.dtypes import U64, DType
 
 from ..model import InputSpec, Model
+from ..random import draws_from, start_of
 from ..tensor import Tensor
-from .building import check_structure, evaluated
+from .building import check_structure, draws_unseeded, evaluated
 from .node import Coded, Kind, Known, TensorList, coded, type_of_number
 
 _SHAPE = re.compile(r"\d+(x\d+)*")
@@ -211,7 +213,7 @@ def model(path: str, **given: object) -> Model:
     except ModelError:
         raise
     except Exception as error:  # noqa: BLE001  # protobuf and onnx raise many kinds
-        said = " ".join(str(error).split())[:200]
+        said = " ".join(str(error).split())[:200] or type(error).__name__
         raise ModelError(f"model {path} is not an ONNX file that can be read: {said}") from None
     return model_of_proto(proto, Path(path).stem, given)
 
@@ -249,12 +251,22 @@ def model_of_proto(proto: Any, name: str, given: Mapping[str, object] | None = N
     Raises as ``model`` does.
     """
     check_structure(proto, name)
-    inputs, values = inputs_of_graph(proto.graph, name, dict(given or {}))
+    given = dict(given or {})
+    draws = given.pop(DRAWS, None) if draws_unseeded(proto.graph) else 0
+    inputs, values = inputs_of_graph(proto.graph, name, given)
     types = {i.name: i.type.tensor_type.elem_type for i in proto.graph.input}
     found = {i.name: type_of_number(types[i.name]) for i in inputs}
     kinds = {i: kind if isinstance(kind, Kind) else None for i, kind in found.items()}
-    run = partial(_run, proto, name, kinds, values)
+    run = partial(_run, proto, name, kinds, values, draws)
+    if draws is None:
+        inputs.append(InputSpec(DRAWS, (), U64))
+    elif isinstance(draws, bool) or not isinstance(draws, int):
+        raise ModelError(f"model {name}: input {DRAWS} = {draws!r} is not a whole number")
     return Model(name, lambda: run, tuple(inputs))
+
+
+DRAWS = "draws"
+"""The input that a model has beside its own where a node draws numbers without a seed."""
 
 
 def _run(
@@ -262,11 +274,14 @@ def _run(
     name: str,
     kinds: Mapping[str, Kind | None],
     values: Mapping[str, Known],
+    draws: int | None,
     *tensors: Tensor,
 ) -> tuple[Tensor, ...]:
-    given = zip(kinds.items(), tensors, strict=True)
+    given = zip(kinds.items(), tensors, strict=draws is not None)
     symbols = {i: t if kind is None else Coded(t, kind) for (i, kind), t in given}
-    made = evaluated(proto, name, {**symbols, **values})
+    start = tensors[-1] if draws is None else Tensor(np.asarray(start_of(draws), np.uint64))
+    with draws_from(start):
+        made = evaluated(proto, name, {**symbols, **values})
     found = list[Tensor]()
     for said, value in zip(proto.graph.output, made, strict=True):
         if value is None:

@@ -275,6 +275,9 @@ def type_of_number(number: int) -> DType | Kind:
 
 Known = NDArray[Any]
 
+FOLDED_BYTES = 1 << 30
+"""Values known when a model is loaded are computed then, up to arrays of this size."""
+
 
 class TensorList(tuple[Tensor | Known, ...]):
     """A sequence of ONNX: its length is known when the graph is built."""

@@ -122,16 +122,17 @@ def _transformed(n: NodeView, x: Tensor, length: int, back: bool, half: bool) ->
     """The transform of the last dimension but one of (.., elements, 1 or 2), which is cut or filled
     with zeros to ``length``; ``half`` of the frequencies, or from half of them.
     """
-    if length > _LONGEST:
-        raise n.error(f"{length} elements; up to {_LONGEST} are there")
+    if not 1 <= length <= _LONGEST:
+        raise n.error(f"{length} elements; 1 to {_LONGEST} are there")
     kind, x = x.dtype, x.cast(x.dtype.compute)
     if back and half:
         return _from_half(x, length).cast(kind)
     count = min(x.shape[-2], length)
     x = x.narrow(-2, 0, count)
     kept = length // 2 + 1 if half else length
-    angle = 2 * np.pi * np.outer(np.arange(count), np.arange(kept)) / length
-    cos, sin = (Tensor(f(angle) / (length if back else 1), x.dtype) for f in (np.cos, np.sin))
+    turned = _turns(length)[np.outer(np.arange(count), np.arange(kept)) % length]
+    turned /= length if back else 1
+    cos, sin = Tensor(turned.real, x.dtype), Tensor(turned.imag, x.dtype)
     real = x[..., 0]
     if x.shape[-1] == 1:
         other = real @ sin
@@ -143,15 +144,23 @@ def _transformed(n: NodeView, x: Tensor, length: int, back: bool, half: bool) ->
     return stack(parts, -1).cast(kind)
 
 
+def _turns(length: int) -> np.ndarray[Any, Any]:
+    """The roots of 1, in f64; quarters of a turn are exact, so that what cancels is 0."""
+    found = np.exp(2j * np.pi * np.arange(length) / length)
+    exact = 4 * np.arange(length) % length == 0
+    found[exact] = found[exact].round()
+    return found
+
+
 def _from_half(x: Tensor, length: int) -> Tensor:
     """Real elements from the half of their frequencies; the others are conjugates."""
     count = min(x.shape[-2], length // 2 + 1)
     x = x.narrow(-2, 0, count)
     number = np.arange(count)
     alone = (number == 0) | (2 * number == length)
-    angle = 2 * np.pi * np.outer(number, np.arange(length)) / length
     share = np.where(alone, 1.0, 2.0).reshape(-1, 1) / length
-    cos, sin = (Tensor(f(angle) * share, x.dtype) for f in (np.cos, np.sin))
+    turned = share * _turns(length)[np.outer(number, np.arange(length)) % length]
+    cos, sin = Tensor(turned.real, x.dtype), Tensor(turned.imag, x.dtype)
     real = x[..., 0] @ cos
     real = real if x.shape[-1] == 1 else real - x[..., 1] @ sin
     return real.unsqueeze(-1)

@@ -170,15 +170,6 @@ def _softened(n: NodeView, x: Tensor, axis: int) -> Tensor:
     return x.log_softmax(axis) if n.op == "LogSoftmax" else x.softmax(axis)
 
 
-def _dropout(n: NodeView) -> tuple[Any, ...]:
-    training = n.known(2)
-    ratio = n.known(1) if training is not None and np.any(training) else None
-    drops = training is not None and np.any(training)
-    if drops and (ratio is None or np.any(ratio)):
-        raise n.error("training_mode drops elements at random; only a ratio of 0 is there")
-    return (n(0), np.ones(n(0).shape, np.bool_))[: max(1, n.outputs)]
-
-
 def _lp_norm(n: NodeView) -> Tensor:
     x, axis = n(0), (n.get("axis", -1),)
     if n.get("p", 2) not in (1, 2):
@@ -198,7 +189,6 @@ def _local_norm(n: NodeView) -> Tensor:
 
 NORMS: dict[str, Callable[[NodeView], Any]] = {
     "BatchNormalization": _batch_norm,
-    "Dropout": _dropout,
     "GroupNormalization": _group_norm,
     "Hardmax": _soft,
     "InstanceNormalization": lambda n: n(0).instance_norm(n(1), n(2), n.get("epsilon", 1e-5)),

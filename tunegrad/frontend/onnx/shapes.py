@@ -255,6 +255,8 @@ def _row(op: str, index: Tensor, extents: tuple[int, ...]) -> Tensor:
 
 def _gather_nd(n: NodeView) -> Tensor:
     x, index, batch = n(0), n(1), n.get("batch_dims", 0)
+    if not 0 <= batch < min(x.ndim, index.ndim):
+        raise n.error(f"batch_dims = {batch} of {x.ndim} and {index.ndim} dimensions")
     places = [index[..., i] for i in range(_depth(n, x, index, batch))]
     for d in range(batch):  # a batch reads its own
         line = np.arange(x.shape[d]).reshape(-1, *(1,) * (index.ndim - 2 - d))

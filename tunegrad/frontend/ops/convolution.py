@@ -283,7 +283,8 @@ def _met(
     taps, left = [], []
     for n, k, s, d, (lo, hi) in zip(x.shape[2:], w.shape[2:], stride, dilation, ends, strict=True):
         count = (n + lo + hi - d * (k - 1) - 1) // s + 1
-        met = [j for j in range(k) if any(0 <= o * s + j * d - lo < n for o in range(count))]
+        firsts = [max(0, -((j * d - lo) // s)) for j in range(k)]  # places at or after the image
+        met = [j for j, o in enumerate(firsts) if o < count and o * s + j * d - lo < n]
         first, end = (met[0], met[-1] + 1) if met else (0, k)
         rest = lo - first * d, hi - (k - end) * d
         if min(rest) < 0 or n == 0:
