@@ -631,7 +631,7 @@ def _check_folding(build: _Building, place: str, node: Any, taken: Sequence[Valu
 
 
 def _bytes_of(array: Known) -> int:
-    """Bytes of an array, and 16 for each letter of the texts in it, of which numpy makes several."""
+    """Bytes of an array, and 16 for each letter of its texts, of which numpy makes several."""
     texts = array.flat if array.dtype.kind == "O" else ()
     return array.nbytes + 16 * sum(len(str(x)) for x in texts)
 
