@@ -253,6 +253,8 @@ def model_of_proto(proto: Any, name: str, given: Mapping[str, object] | None = N
     check_structure(proto, name)
     given = dict(given or {})
     draws = given.pop(DRAWS, None) if draws_unseeded(proto.graph) else 0
+    if isinstance(draws, bool) or not isinstance(draws, int | None):
+        raise ModelError(f"model {name}: input {DRAWS} = {draws!r} is not a whole number")
     inputs, values = inputs_of_graph(proto.graph, name, given)
     types = {i.name: i.type.tensor_type.elem_type for i in proto.graph.input}
     found = {i.name: type_of_number(types[i.name]) for i in inputs}
@@ -260,8 +262,6 @@ def model_of_proto(proto: Any, name: str, given: Mapping[str, object] | None = N
     run = partial(_run, proto, name, kinds, values, draws)
     if draws is None:
         inputs.append(InputSpec(DRAWS, (), U64))
-    elif isinstance(draws, bool) or not isinstance(draws, int):
-        raise ModelError(f"model {name}: input {DRAWS} = {draws!r} is not a whole number")
     return Model(name, lambda: run, tuple(inputs))
 
 

@@ -146,7 +146,7 @@ def _transformed(n: NodeView, x: Tensor, length: int, back: bool, half: bool) ->
 
 def _turns(length: int) -> np.ndarray[Any, Any]:
     """The roots of 1, in f64; quarters of a turn are exact, so that what cancels is 0."""
-    found = np.exp(2j * np.pi * np.arange(length) / length)
+    found: np.ndarray[Any, Any] = np.exp(2j * np.pi * np.arange(length) / length)
     exact = 4 * np.arange(length) % length == 0
     found[exact] = found[exact].round()
     return found
