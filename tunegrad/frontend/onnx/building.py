@@ -41,6 +41,7 @@ from .images import CONVOLUTIONS, POOLS, RESIZING, SAMPLING
 from .node import (
     DEFINITION,
     FOLDED_BYTES,
+    UNROLLED_NODES,
     Body,
     Coded,
     Function,
@@ -321,9 +322,6 @@ that they count in is above the operand's (-1: by the number of axes).
 _FOLDED_STEPS = 10**8
 """Steps that an operator may take which does not end in a time that its operands' size says."""
 
-_UNROLLED_NODES = 20_000
-"""Nodes of all bodies of a model, once for each step that they take."""
-
 _OWN = frozenset(
     ["Constant", "Shape", "Size", "Slice", *CONTROL, *SEQUENCES, *DRAWING]
 ) - {"Identity"}  # fmt: skip
@@ -426,9 +424,9 @@ def _body(build: _Building, place: str, proto: Any, outer: ChainMap[str, Value])
         try:
             if len(given) != len(names):
                 raise ModelError(f"it takes {len(names)} values, not {len(given)}")
-            if build.unrolled > _UNROLLED_NODES:
+            if build.unrolled > UNROLLED_NODES:
                 raise ModelError(
-                    f"loops are unrolled, and those of this model come to over {_UNROLLED_NODES} "
+                    f"loops are unrolled, and those of this model come to over {UNROLLED_NODES} "
                     "nodes"
                 )
             return _outputs(build, proto, outer, dict(zip(names, given, strict=True)))

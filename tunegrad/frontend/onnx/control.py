@@ -25,7 +25,17 @@ from ..functions import cat, stack, where
 from ..nodes.indexing import only_where
 from ..ops.indexing import within
 from ..tensor import Tensor
-from .node import Coded, Function, Known, NodeView, NotKnownError, TensorList, Value, settled
+from .node import (
+    UNROLLED_NODES,
+    Coded,
+    Function,
+    Known,
+    NodeView,
+    NotKnownError,
+    TensorList,
+    Value,
+    settled,
+)
 
 
 def stacked(n: NodeView, values: Sequence[Value], axis: int) -> Tensor | Known:
@@ -258,6 +268,9 @@ def _split(n: NodeView) -> TensorList:
     axis = n.get("axis", 0) % len(x.shape)
     extent, before = x.shape[axis], (slice(None),) * axis
     split = n.known(1)
+    alike = extent if split is None else extent // max(1, int(split)) if not np.ndim(split) else 0
+    if alike > UNROLLED_NODES:
+        raise n.error(f"a sequence of {alike} parts; {UNROLLED_NODES} are there at most")
     if split is None and not n.get("keepdims", 1):
         return TensorList(_part(x[(*before, i)]) for i in range(extent))
     sizes = _sizes(extent, 1 if split is None else split)
