@@ -378,23 +378,36 @@ def test_a_weight_of_two_names_is_one_and_what_is_not_read_stays(torch, accumula
     np.testing.assert_allclose(tg.load(step.model(), store=False)(x), wanted, atol=1e-4)
 
 
+@tg.custom_vjp(lambda *_: None)
+def without(x):
+    return x * 1.0
+
+
 class Detached(nn.Module):
-    """A layer, and a parameter that is read without its gradient."""
+    """A layer, and parameters that no gradient reaches, or one of zeros."""
 
     def __init__(self):
-        self.layer, self.shift = nn.Linear(6, 6), nn.Parameter(6)
+        self.layer, self.detached, self.ruled, self.level, self.scaled = (
+            nn.Linear(6, 6), *(nn.Parameter(6) for _ in range(4)),
+        )  # fmt: skip
 
     def forward(self, x):
-        return self.layer(x) + self.shift.tensor.detach()
+        level = tg.where(self.level.tensor > 0, self.level.tensor, 2.0).floor()
+        shift = self.detached.tensor.detach() + without(self.ruled.tensor)
+        return self.layer(x) + shift + level + self.scaled.tensor * 0
 
 
-def test_a_parameter_that_no_gradient_reaches_stays_as_in_pytorch():
+def test_a_parameter_that_no_gradient_reaches_stays_and_one_of_zeros_decays_as_in_pytorch():
     step = made(Detached, optim.AdamW(0.05, weight_decay=0.5))
+    step.load_state_dict({n: v + (n[:6] == "model.") for n, v in step.state_dict().items()})
     before = step.weights()
     for x, y in batches(2):
         step(x, y)
     after = step.weights()
-    np.testing.assert_array_equal(after["shift"], before["shift"])
+    for name in ("detached", "ruled"):
+        np.testing.assert_array_equal(after[name], before[name])
+    for name in ("level", "scaled"):
+        np.testing.assert_allclose(after[name], before[name] * 0.975**2, rtol=1e-6)
     assert not np.array_equal(after["layer.bias"], before["layer.bias"])
 
 

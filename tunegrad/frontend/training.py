@@ -38,7 +38,6 @@ from tunegrad.lazy import dataclass
 from .functional import cross_entropy, mse_loss
 from .functions import cat, where
 from .gradients import value_and_grad
-from .gradients.cotangent import is_full, narrow
 from .model import InputSpec, Model
 from .nn import Module, optim, stateful_call
 from .nodes import substitute
@@ -79,7 +78,8 @@ class Training:
     mean gradient makes one update. ``loss_scale``: a number, or a LossScale.
 
     A parameter of two names is one, by the first of them. As in PyTorch, one that the loss is not
-    made of is left as it is, its weight decay included.
+    made of is left as it is, without weight decay, and one behind a step such as ``floor`` has a
+    gradient of zeros, and decays.
 
     Raises ModelError for a model that has nothing to train, ConfigError for another option.
     """
@@ -255,7 +255,6 @@ class Training:
         state = self._state(phase)
         with no_draws(name), _in_training(self.module), draws_from(state["draws"]) as draws:
             loss, after, gradients = self._differentiated(tuple(given.values()), state)
-            gradients = {n: g for n, g in gradients.items() if not is_full(narrow(g.node), 0)}
             if not gradients:
                 raise ModelError(
                     f"{name}: no gradient of the loss reaches a parameter: it is made of none, or "
@@ -351,8 +350,9 @@ class Training:
             of = of if self.scaling is None else of * state["scale"].cast(of.dtype)
             return of, (loss, after)
 
-        (_, (loss, after)), gradients = value_and_grad(scaled, has_aux=True)(trained)
-        return loss, after, gradients
+        both = value_and_grad(scaled, has_aux=True, allow_unused=True)
+        (_, (loss, after)), gradients = both(trained)
+        return loss, after, {n: g for n, g in gradients.items() if g is not None}
 
     def _summed(
         self, gradients: Mapping[str, Tensor], state: Mapping[str, Tensor], phase: Phase

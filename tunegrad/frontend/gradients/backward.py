@@ -124,14 +124,17 @@ def _flowing(x: Handle, given: Handle, create_graph: bool) -> dict[tracing.Leaf,
     nodes = _reached(x.node)
     bindings: list[Bindings] = []
     if create_graph:
-        slopes = gradients((x.node,), (given.node,), nodes, bindings)
+        flowing = gradients((x.node,), (given.node,), nodes, bindings)
     else:
         with tracing.untraced():
-            made = gradients((x.node,), (given.node,), nodes, bindings)
-        slopes = list(tracing.without_identities(tuple(made)))
+            flowing = gradients((x.node,), (given.node,), nodes, bindings)
+    arrived = [(leaf, slope) for leaf, slope in zip(nodes, flowing, strict=True) if slope]
+    slopes = tuple(slope for _, slope in arrived)
+    if not create_graph:
+        slopes = tracing.without_identities(slopes)
     known = joined([x, given, *(Handle.plain(given.node, b) for b in bindings)])
     found: dict[tracing.Leaf, Handle] = {}
-    for node, slope in zip(nodes, slopes, strict=True):
+    for (node, _), slope in zip(arrived, slopes, strict=True):
         leaf: Any = node.arg
         part = Handle.plain(slope, known)
         found[leaf] = found[leaf] + part if leaf in found else part

@@ -37,6 +37,7 @@ def grad(
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     wrt: Names | None = None,
+    allow_unused: bool = False,
 ) -> Callable[..., Any]:
     """A function of the same arguments that gives the gradient of ``function``, which gives a float
     of shape ().
@@ -46,13 +47,14 @@ def grad(
     give a tuple. ``has_aux``: the function gives a pair, and the second part comes beside the
     gradient, as it is. ``wrt``: of the arguments that are differentiated, which are dicts then, the
     entries of these names, or of those that a function is true of. The gradient has these alone,
-    and the others, which may be of any dtype, are constants.
+    and the others, which may be of any dtype, are constants. ``allow_unused``: None, not zeros, for
+    what the result is not made of.
 
     Raises DTypeError for an argument that is no float or an operation that has no gradient,
     ShapeError for a result that is no float of shape () and for an argument that is named twice,
     ConfigError for ``wrt`` with an argument that is no dict, and for a name that is not in one.
     """
-    both = value_and_grad(function, argnums, has_aux, wrt)
+    both = value_and_grad(function, argnums, has_aux, wrt, allow_unused)
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -67,6 +69,7 @@ def value_and_grad(
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     wrt: Names | None = None,
+    allow_unused: bool = False,
 ) -> Callable[..., Any]:
     """As ``grad``, but the value comes first: ``value, gradient``, or ``(value, aux), gradient``.
 
@@ -95,7 +98,8 @@ def value_and_grad(
         one = constant(1, (), value.dtype)
         found = gradients((value.node,), (one,), [leaf.node for leaf in leaves], bindings)
         known = joined([value, *leaves, *(Handle.of(one, b) for b in bindings)])
-        results = iter([Handle.of(n, known) for n in found])
+        kept = found if allow_unused else _filled(found, leaves)
+        results = iter([n if n is None else Handle.of(n, known) for n in kept])
         shaped = tuple(trees.mapped(tree, lambda _: next(results)) for tree in chosen)
         gradient = shaped if many else shaped[0]
         outcome = ((value, aux) if has_aux else value), gradient
@@ -119,7 +123,7 @@ def vjp(function: Callable[..., Any], cotangent: Handle, *args: Handle) -> tuple
     bindings: list[Bindings] = []
     found = gradients((result.node,), (given.node,), [leaf.node for leaf in leaves], bindings)
     known = joined([given, result, *leaves, *(Handle.of(result.node, b) for b in bindings)])
-    made: tuple[Handle, ...] = tuple(Handle.of(n, known) for n in found)
+    made: tuple[Handle, ...] = tuple(Handle.of(n, known) for n in _filled(found, leaves))
     return made if tracing.tracing() else _unmarked(made)
 
 
@@ -183,6 +187,12 @@ def _marked(at: int, leaves: list[Handle], x: Any) -> Handle:
         )
     leaves.append(Handle.of(tracing.argument(leaf.node), leaf.bindings))
     return leaves[-1]
+
+
+def _filled(found: Sequence[Node | None], leaves: Sequence[Handle]) -> list[Node]:
+    """Zeros where nothing flows."""
+    pairs = zip(found, leaves, strict=True)
+    return [constant(0, x.shape, x.dtype) if n is None else n for n, x in pairs]
 
 
 def _parts(result: Any, has_aux: bool) -> tuple[Handle, Any]:

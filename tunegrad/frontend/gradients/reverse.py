@@ -20,8 +20,9 @@ __all__ = ["gradients"]
 def gradients(
     outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[Node],
     bindings: list[Bindings],
-) -> list[Node]:  # fmt: skip
-    """The cotangent of each node of ``wrt``, given those of the outputs; zeros where nothing flows.
+) -> list[Node | None]:  # fmt: skip
+    """The cotangent of each node of ``wrt``, given those of the outputs: zeros behind steps, None
+    of what the outputs are not made of, or what no rule gives a gradient.
 
     ``bindings`` grow by those of arrays that rules bring along. Raises DTypeError for an operation
     on the way that has no gradient.
@@ -35,10 +36,11 @@ def gradients(
     for output, given in zip(outputs, cotangents, strict=True):
         if output in reached:
             flowing.setdefault(output, []).append(Cotangent.of(given))
-    found: dict[Node, Cotangent] = {}
+    found, level = dict[Node, Cotangent](), set[Node]()
     for n in reversed(order):
         arrived = flowing.pop(n, None)
         if arrived is None:
+            level.update(s for s in flows_to(n) if n in level and s in reached)
             continue
         parts = apart(arrived) if n.op in MOVEMENT and n not in wanted else [added(arrived)]
         if n in wanted:
@@ -49,7 +51,10 @@ def gradients(
             for source, part in _flows(n, g, bindings):
                 if part is not None and source in reached:
                     flowing.setdefault(source, []).append(part)
-    return [found[n].node() if n in found else constant(0, n.shape, n.dtype) for n in wrt]
+                elif source in reached and not isinstance(n.arg, OwnRule):
+                    level.add(source)
+    zeros = {n: constant(0, n.shape, n.dtype) for n in wrt if n in level}
+    return [found[n].node() if n in found else zeros.get(n) for n in wrt]
 
 
 def _flows(n: Node, g: Cotangent, bindings: list[Bindings]) -> list[tuple[Node, Cotangent | None]]:
