@@ -5,7 +5,7 @@ f64, and against PyTorch in f32 and f64.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,14 +41,24 @@ def _ours(line: str) -> Callable[..., Any]:
 
 
 def _theirs(line: str, args: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-    """PyTorch's gradients of the weighted results; zeros where it has none."""
+    """PyTorch's gradients of a line of the table."""
     torch = pytest.importorskip("torch")
-    leaves = [torch.tensor(a, requires_grad=True) for a in args]
-    y = _function(line, torch, torch.nn.functional)(*leaves)
+    return _slopes(_function(line, torch, torch.nn.functional), args)
+
+
+def _slopes(
+    function: Callable[..., Any], args: Sequence[np.ndarray[Any, Any]], dtype: Any = None
+) -> list[np.ndarray[Any, Any]]:
+    """PyTorch's gradients of the weighted results; zeros where it has none."""
+    import torch
+
+    leaves = [torch.tensor(a, dtype=dtype, requires_grad=True) for a in args]
+    y = function(*leaves)
     weights = torch.tensor(gradients.weights(tuple(y.shape)))
     total = (y * weights.to(y.dtype)).sum()
     found = torch.autograd.grad(total, leaves, allow_unused=True)
-    return [np.zeros_like(a) if g is None else g.numpy() for g, a in zip(found, args, strict=True)]
+    wide = [None if g is None else g.to(g.dtype if dtype is None else torch.float64) for g in found]
+    return [np.zeros_like(a) if g is None else g.numpy() for g, a in zip(wide, args, strict=True)]
 
 
 def _found(line: str, args: Sequence[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
@@ -120,6 +130,160 @@ def test_gradients_of_hypot_hold_below_the_smallest_normal_number() -> None:
     y = tg.Tensor(np.array([0.0, 4.0], np.float16))
     found = values([tg.grad(lambda x: tg.hypot(x, y).sum())(x)])
     np.testing.assert_allclose(found, [[1, 0.6]], rtol=1e-3)
+
+
+_STRICTER = re.compile(r"conv2d|batch_norm|linalg|i\[:4\]\.reshape\(2, 2\) > 1")
+"""Of no elements PyTorch takes these shapes, too, which are errors of ours."""
+_ODD = re.compile(r"group_norm|conv1d")
+"""Of no elements PyTorch's gradient of these is NaN, or lacks the bias."""
+
+
+def _unlike(line: str, found: Sequence[Any], wanted: Sequence[Any]) -> str:
+    near = 3e-5 if line in ROUNDED else 1e-9
+    for ours, theirs in zip(found, wanted, strict=True):
+        size = max(1.0, float(np.abs(theirs).max(initial=0)))
+        if ours.shape != theirs.shape or not np.allclose(ours, theirs, near, near * size):
+            return f"{line} at {[w.shape for w in wanted]}: {ours} is not {theirs}"
+    return ""
+
+
+def _emptied(shapes: Shapes) -> Iterator[Shapes]:
+    """Shapes of which one extent is zero: of the first alone, or wherever it is."""
+    first, *others = shapes
+    for at, extent in enumerate(first):
+        none = (*first[:at], 0, *first[at + 1 :])
+        yield none, *others
+        yield none, *(tuple(0 if e == extent else e for e in s) for s in others)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_gradients_of_tensors_without_elements_are_pytorchs() -> None:
+    failed, compared = [], 0
+    for line, shapes in CASES:
+        for some in dict.fromkeys(_emptied(shapes)):
+            args = drawn(some, line)
+            try:
+                wanted = _theirs(line, args)
+            except (RuntimeError, IndexError, ValueError, ZeroDivisionError):
+                continue
+            compared += 1
+            try:
+                said = "" if _ODD.search(line) else _unlike(line, _found(line, args), wanted)
+            except Exception as error:  # noqa: BLE001  # all of them are told
+                said = "" if _STRICTER.search(line) else f"{line} at {some}: {error!r}"
+            failed.append(said)
+    assert compared > 600
+    assert not [*filter(None, failed)]
+
+
+def _jumping(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of every second element of its arguments, whose dimensions lie in reverse."""
+
+    def views(*given: Any) -> Any:
+        order = [range(x.ndim)[::-1] for x in given]
+        pairs = zip(given, order, strict=True)
+        return function(*(x.permute(*o)[..., ::2] if o else x for x, o in pairs))
+
+    return views
+
+
+def test_gradients_flow_through_views_that_jump_elements_as_in_pytorch() -> None:
+    torch = pytest.importorskip("torch")
+    failed = []
+    for line, shapes in CASES:
+        args = [np.repeat(a, 2, -1).T.copy() if a.ndim else a for a in drawn(shapes, line)]
+        number = weighted(_jumping(_ours(line)))
+        found = values(tg.grad(number, tuple(range(len(args))))(*map(tg.Tensor, args)))
+        theirs = _jumping(_function(line, torch, torch.nn.functional))
+        failed.append(_unlike(line, found, _slopes(theirs, args)))
+    assert not [*filter(None, failed)]
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("f16", "float16"), ("bf16", "bfloat16")])
+def test_gradients_of_16_bits_are_as_near_as_pytorchs(kind: str, dtype: str) -> None:
+    """To those of the same numbers in f64: within twice its distance, or four roundings."""
+    torch = pytest.importorskip("torch")
+    failed, rounding = [], {"f16": 2.0**-11, "bf16": 2.0**-8}[kind]
+    for line, shapes in (c for c in CASES if "linalg" not in c[0]):
+        ours = [tg.Tensor(a).cast(kind) for a in drawn(shapes, line)]
+        exact = values([x.cast("f64") for x in ours])
+        theirs = _function(line, torch, torch.nn.functional)
+        wanted = _slopes(theirs, exact)
+        try:
+            half = _slopes(theirs, exact, getattr(torch, dtype))
+        except RuntimeError:  # an operation that it lacks
+            half = wanted
+        made = tg.grad(weighted(_ours(line)), tuple(range(len(ours))))(*ours)
+        assert {g.dtype.name for g in made} == {kind}
+        for f, h, w in zip(values([g.cast("f64") for g in made]), half, wanted, strict=True):
+            allowed = max(2 * np.abs(h - w).max(), 4 * rounding * max(1.0, np.abs(w).max()))
+            if not np.abs(f - w).max() <= allowed:
+                failed.append(f"{line}: {f} is not {w}")
+    assert not failed
+
+
+_WITHOUT = """
+    all allclose any arange argmax argmin as_tensor asarray assign backward become bernoulli bool
+    broadcast_shapes bucketize checkpoint compile config_names constant count_nonzero cpu
+    custom_vjp default_store describe dump element_size empty empty_like eq equal explain eye
+    floor_divide from_numpy from_torch full full_like ge grad greater greater_equal gt heaviside
+    input int is_floating_point is_tensor isclose isfinite isinf isnan isneginf isposinf item le
+    less less_equal linspace load logspace long lt manual_seed multinomial ne new_full new_ones
+    new_tensor new_zeros no_grad normal not_equal numel numpy of one_hot ones ones_like plain
+    position_of quantize rand rand_like randint randn randn_like randperm realize retain_grad
+    scalar_tensor searchsorted seed signbit tensor tolist tril_indices triu_indices tune
+    tune_callable uniform value_and_grad zeros zeros_like
+"""
+"""Of the API: what gives integers, truths, new tensors or none."""
+_OURS: list[tuple[str, Shapes]] = [
+    ("a.cast('f64').astype('f64').to('f64').double()", ((3,),)), ("a.expand_dims(1)", ((2, 3),)),
+    ("a.window(1, 2, 1)", ((2, 5),)), ("a.shrink(((0, 1), (1, 3)))", ((2, 5),)),
+    ("a.global_avg_pool2d()", ((1, 2, 3, 3),)), ("a.masked_softmax()", ((2, 3),)),
+    ("a.half().bfloat16().type('f64') * 0 + a", ((3,),)),
+    ("F.dropout(a, 0.4, True)", ((4, 5),)), ("F.dropout(a, 1.0, True)", ((4, 5),)),
+    ("F.dropout1d(a, 0.4, True)", ((3, 4, 2),)), ("F.dropout2d(a, 0.4, True)", ((2, 4, 2, 2),)),
+    ("F.dropout3d(a, 0.4, True)", ((2, 3, 2, 1, 2),)), ("F.alpha_dropout(a, 0.4, True)", ((9,),)),
+    ("F.feature_alpha_dropout(a, 0.4, True)", ((2, 5, 2),)),
+]  # fmt: skip
+"""What PyTorch spells otherwise, or draws otherwise."""
+
+
+@pytest.mark.parametrize(("line", "shapes"), _OURS, ids=[line for line, _ in _OURS])
+def test_gradients_of_what_is_ours_alone_are_central_differences(line: str, shapes: Shapes) -> None:
+    def seeded(*args: Any) -> Any:
+        tg.manual_seed(3)
+        return _ours(line)(*args)
+
+    checked(seeded, shapes, near=1e-6)
+
+
+def test_every_function_of_the_api_is_in_a_line_that_is_compared() -> None:
+    lines = " ".join([line for line, _ in [*EVERY, *_OURS]] + TIES)
+    words = {*re.findall(r"\w+", lines), *_WITHOUT.split()}
+    named = {
+        (name, getattr(space, name))
+        for space in (tg, tg.nn.functional, tg.Tensor, tg.linalg)
+        for name in getattr(space, "__all__", None) or dir(space)
+        if name[0] != "_" and callable(getattr(space, name, None))
+    }
+    compared = {id(f) for name, f in named if name in words}  # by another name, too
+    left = {n for n, f in named if id(f) not in compared and not isinstance(f, type)}
+    assert not {n for n in left if not re.search(r"_$|^bitwise_|^logical_", n)}
+
+
+def _in_place(line: str) -> str:
+    """A call as the method that writes to its tensor; '' where there is none."""
+    found = re.match(r"(?:a\.(\w+)\(|T\.(\w+)\(a(?:, |(?=\))))", line)
+    name = f"{found[1] or found[2]}_" if found else ""
+    return f"a.clone().{name}({line[found.end() :]}" if found and hasattr(tg.Tensor, name) else ""
+
+
+def test_gradients_of_methods_in_place_are_those_of_the_others() -> None:
+    pairs = [(_in_place(line), line, shapes) for line, shapes in CASES if _in_place(line)]
+    assert len(pairs) > 50
+    for inside, line, shapes in pairs:
+        args = drawn(shapes, line)
+        assert not _unlike(line, _found(inside, args), _found(line, args))
 
 
 _SMOOTH = [(n, s) for n, s in CASES if not re.search(r"floor|conv3d|bicubic|quantile", n)][::3]

@@ -150,7 +150,7 @@ def cross_entropy(
     t, w = beside(input, target, "cross_entropy"), optional(weight, "cross_entropy")
     at = 1 if input.ndim > 1 else 0
     logs = log_softmax(input, at)
-    classes = input.shape[at]
+    classes = input.shape[at] or 1
     spread = None if w is None else w.reshape(*(-1 if a == at else 1 for a in range(input.ndim)))
     if t.dtype.is_float:
         if t.shape != input.shape:

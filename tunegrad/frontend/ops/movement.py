@@ -218,7 +218,7 @@ def chunk(input: T, chunks: int, dim: int = 0) -> tuple[T, ...]:
     """At most ``chunks`` parts of equal size along ``dim``; the last may be smaller."""
     extent = input.shape[axis_of("chunk", dim, input.shape)]
     count = integer("chunk", "chunks", chunks, 1)
-    return split(input, max(1, -(-extent // count)), dim)
+    return split(input, -(-extent // count) or [0] * count, dim)
 
 
 @viewing

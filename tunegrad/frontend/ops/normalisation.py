@@ -202,6 +202,8 @@ def local_response_norm(
     if input.ndim < 3:
         raise ShapeError(f"local_response_norm: input {input.shape} must be (N, C, ...)")
     x = input._wide()
+    if not input.shape[1]:
+        return x._as(input.float_type)
     ends = [(0, 0)] * input.ndim
     ends[1] = (size // 2, (size - 1) // 2)
     mean = pad(x * x, ends).window(1, size).mean(-1)

@@ -301,7 +301,7 @@ def scaled_dot_product_attention(
         v = repeat_interleave(v, q.shape[-3] // v.shape[-3], -3)
     kind = promote(q.dtype, k.dtype)
     wide = kind.compute
-    factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    factor = 1 / math.sqrt(q.shape[-1] or 1) if scale is None else scale
     scores = (q.cast(wide) @ k.cast(wide).mT) * factor
     mask = optional(attn_mask, op)
     if is_causal:
