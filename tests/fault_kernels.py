@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+import tunegrad as tg
 from tests.faults import IN_LOWERING, IN_MEANING, IN_TEXT
 from tunegrad.compiling import Payload
 from tunegrad.devices import Candidate, DeviceMeasurer
@@ -100,6 +101,13 @@ def _layer_norm(n: int) -> Tensor:
     return centred * ((centred * centred).mean(1, keepdim=True) + 1e-5).rsqrt()
 
 
+def _weight_gradient(n: int) -> Tensor:
+    """Of a convolution: a sum over images and places."""
+    x, y = _x(2 + n % 5, 4, 6 + n // 5, 6), _x(2 + n % 5, 3, 6 + n // 5, 6, name="y")
+    loss = lambda w: (tg.conv2d(x, w, padding=1) * y).sum()  # noqa: E731
+    return tg.grad(loss)(Tensor.input("w", (3, 4, 3, 3)))
+
+
 CASES: Mapping[str, Case] = {
     "lost_barrier": _BLOCKED_GEMM,
     "everybody_runs_all": _BLOCKED_GEMM,
@@ -149,6 +157,7 @@ CASES: Mapping[str, Case] = {
     "last_term_of_a_softmax_lost": Case(lambda n: _x(2, 8192 + 64 * n).softmax(-1), ""),
     "last_term_of_an_rms_norm_lost": Case(lambda n: _rms_norm(_x(2, 8192 + 64 * n)), ""),
     "last_terms_of_a_variance_lost": Case(lambda n: _x(2, 8192 + 64 * n).var(1), ""),
+    "one_term_of_a_weight_gradient_lost": Case(_weight_gradient, ""),
     "element_under_a_relu_halved": _PLAIN_GEMM,
     "mask_of_an_element_inverted_beside_a_sum": Case(_gemm_under_a_mask, ""),
     "mask_open_at_ties_beside_a_sum": Case(_gemm_under_a_mask, ""),

@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import reduce
 from importlib import import_module
 from typing import Any
 from unittest import mock
@@ -255,6 +256,20 @@ def _sum_loses(fold: str, count: int) -> Callable[[str], str]:
     return change
 
 
+def _one_term_lost(text: str) -> str:
+    """Every sum leaves out the term in its middle, and no other."""
+
+    def change(m: re.Match[str]) -> str:
+        first, *others = (
+            f"eq(i32({name}), {int(extent) // 2}:i32)"
+            for name, extent in re.findall(r"(\w+):(\d+)", m[2])
+        )
+        here = reduce(lambda both, one: f"and({both}, {one})", others, first)
+        return f"{m[1]}where({here}, 0.0:{m[3]}, {m[4]})"
+
+    return re.sub(r"( *v\d+ = add over ([\w: ]+) in (f\d\d): )(.*)", change, text)
+
+
 IN_MEANING: Mapping[str, Callable[[str], str]] = {
     "exp_halved_above_6": _stores("where(lt(6.0:f32, I), mul(X, 0.5:f32), X)"),
     "exp_0_below_minus_6": _stores("where(lt(I, -6.0:f32), 0.0:f32, X)"),
@@ -270,6 +285,7 @@ IN_MEANING: Mapping[str, Callable[[str], str]] = {
     "last_term_of_a_softmax_lost": _sum_loses("v1", 1),
     "last_term_of_an_rms_norm_lost": _sum_loses("v0", 1),
     "last_terms_of_a_variance_lost": _sum_loses("v1", 8),
+    "one_term_of_a_weight_gradient_lost": _one_term_lost,
     "element_under_a_relu_halved": _constant(
         r"max\(v0, 0.0:f32\)",
         "max(where(and(eq(i32(a), 5:i32), eq(i32(b), 7:i32)), mul(v0, 0.5:f32), v0), 0.0:f32)",
