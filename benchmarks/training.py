@@ -241,6 +241,7 @@ MODELS = {
     "resnet18_3x3": Model(_cifar, _rows(32, 3, 32, 32, kinds=1000)),
     "resnet18_224": Model(_resnet18, _rows(8, 3, 224, 224, kinds=1000)),
     "resnet50": Model(_resnet50, _rows(8, 3, 64, 64, kinds=1000)),
+    "resnet50_224": Model(_resnet50, _rows(8, 3, 224, 224, kinds=1000)),
     "bert": Model(_bert, _rows(8, 128, 256)),
     "gpt2": Model(
         _gpt2, lambda rng: (rng.integers(0, 256, (8, 128)), rng.integers(0, 256, 1024))
@@ -257,7 +258,7 @@ MODELS = {
 }  # fmt: skip
 """GPT is named by its layers; ResNet-50 is not run unless it is asked for."""
 
-_DEFAULT = tuple(name for name in MODELS if name != "resnet50")
+_DEFAULT = tuple(name for name in MODELS if not name.startswith("resnet50"))
 
 
 def drawn(model: Model, seed: int = 0) -> tuple[dict[str, Array], Array, Array]:

@@ -60,20 +60,40 @@ def equal(a, b):
         np.testing.assert_array_equal(value, b[name], err_msg=name)
 
 
-def test_a_hundred_steps_of_a_perceptron_have_pytorchs_losses(torch):
-    rate = optim.WarmupLR(optim.CosineLR(0.02, 90), 10, 0.1)
-    step = made(plain, optim.AdamW(rate, weight_decay=0.05), clip_norm=0.5)
+HUNDREDS = {
+    "AdamW": ({"weight_decay": 0.05}, optim.WarmupLR(optim.CosineLR(0.02, 90), 10, 0.1),
+              {"clip_norm": 0.5}),
+    "SGD": ({"momentum": 0.9, "nesterov": True, "weight_decay": 1e-3}, optim.StepLR(0.05, 30), {}),
+    "RMSprop": ({"momentum": 0.5, "centered": True}, optim.OneCycleLR(0.01, 101),
+                {"clip_value": 0.02}),
+    "Adam": ({"betas": (0.8, 0.99)}, lambda at: 0.02,
+             {"loss_scale": optim.LossScale(16.0, interval=7)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", HUNDREDS)
+def test_a_hundred_steps_of_a_perceptron_have_pytorchs_losses(torch, kind):
+    options, rate, more = HUNDREDS[kind]
+    step = made(plain, getattr(optim, kind)(rate, **options), **more)
     theirs = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4))
     theirs.load_state_dict({n: torch.tensor(w) for n, w in step.weights().items()})
-    other = torch.optim.AdamW(theirs.parameters(), lr=1.0, weight_decay=0.05)
+    other = getattr(torch.optim, kind)(theirs.parameters(), lr=1.0, **options)
+    scaling = more.get("loss_scale")
+    scaler = torch.amp.GradScaler("cpu", 16.0, growth_interval=7, enabled=scaling is not None)
     for at, (x, y) in enumerate(batches(100)):
+        if scaling and at % 11 == 5:
+            x[0, 0] = np.inf
         other.param_groups[0]["lr"] = rate(at)
         loss = torch.nn.functional.cross_entropy(theirs(torch.tensor(x)), torch.tensor(y))
         other.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(theirs.parameters(), 0.5)
-        other.step()
-        assert step(x, y) == pytest.approx(loss.item(), rel=1e-3), at
+        scaler.scale(loss).backward()
+        scaler.unscale_(other)
+        torch.nn.utils.clip_grad_norm_(theirs.parameters(), more.get("clip_norm", np.inf))
+        torch.nn.utils.clip_grad_value_(theirs.parameters(), more.get("clip_value", np.inf))
+        scaler.step(other)
+        scaler.update()
+        assert step(x, y) == pytest.approx(loss.item(), rel=1e-3, nan_ok=True), at
+        assert not scaling or step.state_dict()["scale"] == scaler.get_scale()
     for name, weight in theirs.state_dict().items():
         np.testing.assert_allclose(step.weights()[name], weight.numpy(), rtol=1e-3, atol=1e-4)
 
