@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from tunegrad.errors import DTypeError, GradientError, ShapeError
@@ -123,18 +124,15 @@ def _flowing(x: Handle, given: Handle, create_graph: bool) -> dict[tracing.Leaf,
     """Gradients by leaf; a tensor that was changed since has several nodes of one leaf."""
     nodes = _reached(x.node)
     bindings: list[Bindings] = []
-    if create_graph:
+    with nullcontext() if create_graph else tracing.untraced():
         flowing = gradients((x.node,), (given.node,), nodes, bindings)
-    else:
-        with tracing.untraced():
-            flowing = gradients((x.node,), (given.node,), nodes, bindings)
-    arrived = [(leaf, slope) for leaf, slope in zip(nodes, flowing, strict=True) if slope]
-    slopes = tuple(slope for _, slope in arrived)
+    arrived = [n for n, slope in zip(nodes, flowing, strict=True) if slope]
+    slopes = tuple(slope for slope in flowing if slope)
     if not create_graph:
         slopes = tracing.without_identities(slopes)
     known = joined([x, given, *(Handle.plain(given.node, b) for b in bindings)])
     found: dict[tracing.Leaf, Handle] = {}
-    for (node, _), slope in zip(arrived, slopes, strict=True):
+    for node, slope in zip(arrived, slopes, strict=True):
         leaf: Any = node.arg
         part = Handle.plain(slope, known)
         found[leaf] = found[leaf] + part if leaf in found else part
