@@ -1,4 +1,4 @@
-"""Random programs of the Tensor API, forward and backward, against PyTorch in f64.
+"""Random programs of the Tensor API, forward and backward, compiled, against PyTorch in f64.
 
 Programs are the API fuzzer's. Their floats become f64, and their float inputs lose their round
 numbers, so that few of the points are ones where a function has two slopes. A quarter of them is
@@ -222,16 +222,16 @@ def _compiled_agrees(program: Program, again: bool) -> str:
 
 
 def failures(
-    rngs: Iterable[random.Random], skipped: Counter[str], longest: int = 40, share: int = 21
+    rngs: Iterable[random.Random], skipped: Counter[str], longest: int = 40
 ) -> Iterator[tuple[str, Program]]:
     """Draw a program of each of some random numbers: the fault and a small program that has it, of
-    those that fail.
+    those that fail by the interpreter of graphs, or compiled.
 
-    ``longest``: operations at most, of five at least; most programs are short. Every ``share``-th
-    is compiled, too. ``skipped`` counts those that are not compared.
+    ``longest``: operations at most, of five at least; most programs are short. ``skipped`` counts
+    those that are not compared.
     """
     counts: Counter[tuple[str, str]] = Counter()
-    some: dict[int, tuple[Program, Sequence[tg.Tensor]]] = {}
+    some: _Made = {}
     for case, rng in enumerate(rngs):
         length = 5 + int((longest - 4) * rng.random() ** 4)
         program, again = smooth(drawn(rng, length, counts)), case % 4 == 3
@@ -248,8 +248,20 @@ def failures(
         elif said := agrees(program, again, made):
             small = shrunk(program, lambda p, again=again: bool(agrees(p, again)))
             yield f"program {case} (again={again}): {said}\n{agrees(small, again)}", small
-        elif made and not case % share:
+        elif made:
             some[case] = program, made
+        if len(some) == _TOGETHER:
+            yield from _compiled_failures(some)
+            some.clear()
+    yield from _compiled_failures(some)
+
+
+_TOGETHER = 200
+"""Programs that are compiled at once: equal kernels once, and the others in few modules."""
+_Made = dict[int, tuple[Program, Sequence[tg.Tensor]]]
+
+
+def _compiled_failures(some: _Made) -> Iterator[tuple[str, Program]]:
     for at, said in compiled(list(some.values())).items():
         case = list(some)[at]
         again = case % 4 == 3

@@ -1,4 +1,4 @@
-"""Random programs, forward and backward, against PyTorch in f64; some compiled."""
+"""Random programs, forward and backward, against PyTorch in f64, compiled."""
 
 from __future__ import annotations
 
