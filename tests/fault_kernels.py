@@ -21,7 +21,7 @@ from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.trial import Measurement, Policy, Status
 
-__all__ = ["CASES", "TARGET", "Case", "is_caught", "measured"]
+__all__ = ["CASES", "TARGET", "Case", "is_caught", "measured", "measured_as"]
 
 TARGET = host_target(2)
 _QUICK = Policy(min_samples=3, max_samples=5, budget_s=0.005, timeout_s=5.0)
@@ -199,8 +199,13 @@ assert CASES.keys() == IN_LOWERING.keys() | IN_TEXT.keys() | IN_MEANING.keys()
 def measured(device: DeviceMeasurer, fault: str, number: int, *, plant: bool = True) -> Measurement:
     """What comes of one member of the fault's family, with the fault or without."""
     case = CASES[fault]
-    kernel = case.kernel(number)
-    actions = f"{fault}|{case.actions}" if plant else case.actions
+    return measured_as(
+        device, case.kernel(number), f"{fault}|{case.actions}" if plant else case.actions
+    )
+
+
+def measured_as(device: DeviceMeasurer, kernel: Kernel, actions: str) -> Measurement:
+    """What comes of a kernel under a schedule, or a fault and a schedule."""
     (outcome,) = device.measure(
         [Candidate(kernel.key, Payload(kernel, actions, CpuDevice(TARGET)))], _QUICK
     )

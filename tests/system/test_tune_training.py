@@ -11,13 +11,17 @@ import pytest
 from small_models import THREADS
 
 import tunegrad as tg
+from tests.fault_kernels import TARGET, measured_as
+from tests.faults import HOOKS
 from tunegrad.compiling.candidate import Payload, inputs, lower, reference
 from tunegrad.config import resolve_model
-from tunegrad.devices import host_device
+from tunegrad.devices import DeviceMeasurer, host_device
+from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.frontend import model_of_spec
 from tunegrad.ir.fusion import LAST, Alternatives
 from tunegrad.nn import optim
 from tunegrad.planning import planned_as
+from tunegrad.trial import Status
 from tunegrad.tuning import workload_of_spec
 from tunegrad.tuning.models.work import drawn
 from tunegrad.tuning.workload import with_toggles
@@ -86,6 +90,21 @@ def test_every_kernel_of_a_step_has_a_reference_of_numbers(optimizer: str) -> No
         for found in reference(payload, given).values():
             values = np.asarray(found.values)
             assert values.dtype.kind != "f" or np.isfinite(values).mean() > 0.5, use.name
+
+
+LOST = "one_term_of_a_weight_gradient_lost"
+
+
+@pytest.mark.slow
+def test_one_lost_term_of_any_sum_of_a_step_is_seen() -> None:
+    """Gradients of weights, statistics of a batch and their gradients, the loss."""
+    work = workload_of_spec(resolve_model("resnet18[batch=2,image=32,train=sgd]"))
+    kernels = [u.kernel for u in work.kernels if " = add over " in u.kernel.text]
+    assert len(kernels) > 80
+    with DeviceMeasurer(CpuDevice(TARGET), HOOKS, compile_workers=1) as device:
+        found = {k.text: measured_as(device, k, f"{LOST}|") for k in kernels}
+    passed = [text for text, m in found.items() if m.status is not Status.WRONG]
+    assert not passed, "\n".join(passed)
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "lamb"])

@@ -12,6 +12,7 @@ from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.ir import graph
 
 from ..handle import Handle, TensorLike, beside, floats, lift, where
+from ..nodes import tracing
 from ..nodes.elementwise import Scalar
 from ..operation import Operation, named, operation
 from ..vjp import custom_vjp
@@ -215,7 +216,10 @@ def sign(input: Handle) -> Handle:
     """-1, 0 or 1; 0 of NaN, as PyTorch has it."""
     if input.dtype.is_bool:
         return input
-    return (input > 0).cast(input.dtype) - (input < 0).cast(input.dtype)
+    found = (input > 0).cast(input.dtype) - (input < 0).cast(input.dtype)
+    if not input.dtype.is_float or not tracing.marks(input.node):
+        return found
+    return Handle.of(tracing.as_if(found.node, input.floor().node), found.bindings)  # as level
 
 
 @operation
