@@ -154,7 +154,9 @@ def test_gradients_of_unused_arguments_are_zero_or_none() -> None:
     x = np.array([1.5, 2.5], np.float32)
     assert tg.grad(lambda a, b: b.sum(), 0)(x, tg.Tensor(x)).tolist() == [0, 0]
     unused, level, used = tg.grad(
-        lambda a, b, c: (a.detach() + (b.floor() + b.sign()) * 2 + c).sum(), (0, 1, 2), allow_unused=True
+        lambda a, b, c: (a.detach() + (b.floor() + b.sign()) * 2 + c).sum(),
+        (0, 1, 2),
+        allow_unused=True,
     )(x, x, x)
     assert unused is None
     assert (level.tolist(), used.tolist()) == ([0, 0], [1, 1])
