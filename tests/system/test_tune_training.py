@@ -97,9 +97,12 @@ LOST = "one_term_of_a_weight_gradient_lost"
 
 @pytest.mark.slow
 def test_one_lost_term_of_any_sum_of_a_step_is_seen() -> None:
-    """Gradients of weights, statistics of a batch and their gradients, the loss."""
+    """Gradients of weights, statistics of a batch and their gradients. A sum that a label picks one
+    term of is none.
+    """
     work = workload_of_spec(resolve_model("resnet18[batch=2,image=32,train=sgd]"))
     kernels = [u.kernel for u in work.kernels if " = add over " in u.kernel.text]
+    kernels = [k for k in kernels if ": where(eq(p1[a], i64(ra))" not in k.text]
     assert len(kernels) > 80
     with DeviceMeasurer(CpuDevice(TARGET), HOOKS, compile_workers=1) as device:
         found = {k.text: measured_as(device, k, f"{LOST}|") for k in kernels}
