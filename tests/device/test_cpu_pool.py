@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tunegrad.devices.processes.pool import Died, Finished, TimedOut, WorkerPool
+from tunegrad.devices.processes.channel import Died, Finished, TimedOut
+from tunegrad.devices.processes.pool import WorkerPool
 from tunegrad.errors import InternalError
 
 pytestmark = pytest.mark.timing

@@ -15,8 +15,6 @@ from tunegrad.cli.options import CommandGroup
 from tunegrad.cli.output import OutputError, note, say
 from tunegrad.errors import ModelCodeError, UserError
 
-__all__ = ["COMMANDS", "EXIT_INTERRUPTED", "EXIT_MISMATCH", "EXIT_USER_ERROR", "root", "run"]
-
 # Also the order in which `tunegrad --help` lists them: the main job first.
 COMMANDS = (
     "tune",

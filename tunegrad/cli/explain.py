@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from tunegrad.events import Event
     from tunegrad.explain import Stage
 
-__all__ = ["explain"]
-
 
 @click.command(epilog=example("tunegrad explain mlp --store tuned.db --budget 10s"))
 @model_options

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from tunegrad.errors import StoreError
 
-__all__ = ["check_writable", "make_default_place", "store_path", "write_whole"]
-
 
 def check_writable(place: Path) -> None:
     """Raise OSError where ``write_whole`` could not begin."""

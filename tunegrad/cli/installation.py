@@ -9,8 +9,6 @@ import click
 from tunegrad.cli.options import example, json_option
 from tunegrad.cli.output import emit
 
-__all__ = ["cache", "doctor", "models"]
-
 
 @click.command(epilog=example("tunegrad models"))
 @json_option

@@ -12,27 +12,6 @@ import click
 
 from tunegrad.cli.output import note
 
-__all__ = [
-    "CommandGroup",
-    "age_s",
-    "batch_option",
-    "device_option",
-    "dtype_option",
-    "dtype_options",
-    "example",
-    "json_option",
-    "model_argument",
-    "model_options",
-    "models_argument",
-    "numerics_option",
-    "place_options",
-    "seed_option",
-    "set_option",
-    "store_option",
-    "threads_option",
-    "with_arguments",
-]
-
 
 class CommandGroup(click.Group):
     """A group that lists its commands in their order: looking first, or the main job."""

@@ -16,8 +16,6 @@ import click
 
 from tunegrad.errors import UserError
 
-__all__ = ["OutputError", "emit", "note", "page_width", "printable", "say", "wrapped"]
-
 _NARROWEST = 20
 _INDENT = 2
 

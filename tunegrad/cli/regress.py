@@ -21,8 +21,6 @@ from tunegrad.errors import ConfigError
 if TYPE_CHECKING:
     from tunegrad.regress import SweepReport, SweepSettings
 
-__all__ = ["compare", "regress"]
-
 
 @click.command(
     epilog=example(

@@ -15,8 +15,6 @@ from tunegrad.cli.options import example, json_option, store_option
 from tunegrad.cli.output import emit, note, say
 from tunegrad.lazy import dataclass
 
-__all__ = ["report", "watch"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Written:

@@ -18,8 +18,6 @@ from tunegrad.cli.options import (
 )
 from tunegrad.cli.output import emit
 
-__all__ = ["run"]
-
 
 @click.command(epilog=example("tunegrad run mlp --store tuned.db"))
 @model_options

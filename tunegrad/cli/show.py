@@ -16,8 +16,6 @@ from tunegrad.cli.options import (
 )
 from tunegrad.cli.output import emit
 
-__all__ = ["show"]
-
 
 @click.command(epilog=example("tunegrad show mlp --store tuned.db"))
 @model_options

@@ -17,8 +17,6 @@ from tunegrad.cli.options import (
 )
 from tunegrad.cli.output import emit
 
-__all__ = ["time"]
-
 
 @click.command(
     epilog=example(

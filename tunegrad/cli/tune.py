@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from tunegrad.inference import Quantized
     from tunegrad.reports import TuneReport
 
-__all__ = ["tune"]
-
 
 @click.command(
     epilog=example(

@@ -16,18 +16,6 @@ from pathlib import Path
 
 from tunegrad.errors import ConfigError
 
-__all__ = [
-    "DEFAULT_DEVICE",
-    "MOST_THREADS",
-    "allowed_threads",
-    "builder_packages",
-    "cache_dir",
-    "cpu_target",
-    "default_store",
-    "perf_map",
-    "usable_cpus",
-]
-
 MOST_THREADS = 1024
 """Threads of one device, at most: more than the CPUs of the largest machines with one memory."""
 

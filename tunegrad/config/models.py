@@ -34,20 +34,6 @@ from .environment import builder_packages
 from .tables import check_keys, convert_table, nearest, read_toml
 from .values import LOSSES, OPTIMIZERS, DtypeName, InputSpec, ModelSpec, Scalar, TuneDefaults
 
-__all__ = [
-    "CALIBRATED",
-    "ONNX_BUILDER",
-    "calibrated_model",
-    "calibration_file",
-    "check_package",
-    "config_names",
-    "configs_dir",
-    "is_builder",
-    "load_model",
-    "named_models",
-    "resolve_model",
-]
-
 ONNX_BUILDER = "tunegrad.frontend.onnx:model"
 """It reads a file, which is data."""
 

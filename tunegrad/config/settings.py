@@ -17,18 +17,6 @@ from .environment import DEFAULT_DEVICE, MOST_THREADS, allowed_threads, default_
 from .tables import nearest
 from .values import AskedDtype, ModelDtype, ModelSpec, Numerics, Searcher, TuneOptions, TuneSettings
 
-__all__ = [
-    "DEFAULT_BUDGET_S",
-    "check_dtype",
-    "check_numerics",
-    "check_searcher",
-    "check_settings",
-    "labelled",
-    "parse_budget",
-    "parse_duration",
-    "resolve_settings",
-]
-
 _SPAN = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhdw])")
 
 _SECONDS = re.compile(r"\d+(\.\d*)?|\.\d+")

@@ -9,21 +9,6 @@ from typing import Literal, TypedDict
 
 from tunegrad.lazy import dataclass
 
-__all__ = [
-    "AskedDtype",
-    "DtypeName",
-    "InputSpec",
-    "ModelDtype",
-    "ModelOptions",
-    "ModelSpec",
-    "Numerics",
-    "Scalar",
-    "Searcher",
-    "TuneDefaults",
-    "TuneOptions",
-    "TuneSettings",
-]
-
 Scalar = bool | int | float | str
 Searcher = Literal["beam", "random", "exhaustive", "bayesian", "evolutionary", "portfolio"]
 Numerics = Literal["contract", "strict", "bf16-dot", "tf32"]

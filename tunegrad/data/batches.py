@@ -27,17 +27,6 @@ from numpy.typing import NDArray
 from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.trees import mapped
 
-__all__ = [
-    "Part",
-    "Slab",
-    "Slabs",
-    "columns",
-    "laid_out",
-    "over",
-    "plain",
-    "shared_slab",
-]
-
 _ALIGN = 64
 _ROOM = 1 << 12
 _SHARED = Path("/dev/shm")

@@ -14,8 +14,6 @@ from .reader import Reader
 from .sources import Stream, source_of
 from .workers import Direct, Epoch, Processes, Threads, Workers, streamed
 
-__all__ = ["Loader"]
-
 
 class Loader:
     """Batches of samples. Each loop over it is one epoch.

@@ -17,8 +17,6 @@ from .batches import columns, laid_out, plain
 from .shuffle import permuted
 from .sources import Arrays, Items, Stream, sampling
 
-__all__ = ["Reader", "Take"]
-
 Take = Callable[[Any, int], Any]
 """Arrays of a layout, over memory of so many bytes."""
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["permuted"]
-
 _ROUNDS = 8
 """Twice the four that Luby and Rackoff's proof needs: halves of few bits mix slowly."""
 

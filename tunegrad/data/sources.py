@@ -19,8 +19,6 @@ from tunegrad.trees import leaves, mapped
 
 from .batches import Part, plain, shared_slab
 
-__all__ = ["Arrays", "Items", "Stream", "rng", "sampling", "source_of"]
-
 Array = NDArray[Any]
 
 

@@ -31,8 +31,6 @@ from tunegrad.forks import in_child
 from .batches import Slab, over, shared_slab
 from .reader import Reader
 
-__all__ = ["Direct", "Processes", "Threads", "Workers"]
-
 
 class Workers(Protocol):
     """Makers of the batches of one epoch."""

@@ -43,19 +43,6 @@ from tunegrad.trial import Trial
 if TYPE_CHECKING:
     from tunegrad.db.store import Store
 
-__all__ = [
-    "UnreadText",
-    "every_row",
-    "faults_of_file",
-    "read_contents",
-    "rows_of",
-    "salvaged_contents",
-    "scan",
-    "sound_contents",
-    "unread_texts",
-    "verify_store",
-]
-
 _PROBES = 10_000
 
 _LARGEST = 2**63 - 1

@@ -17,29 +17,6 @@ from tunegrad.db.rows import key_of
 from tunegrad.lazy import dataclass
 from tunegrad.trial import Fingerprint, Status, Trial, middle
 
-__all__ = [
-    "Contents",
-    "Identity",
-    "Place",
-    "Promotion",
-    "Spend",
-    "Subject",
-    "Winner",
-    "Withdrawn",
-    "decided",
-    "fastest",
-    "identity",
-    "is_imported",
-    "measured_again",
-    "place_of",
-    "standing",
-    "stands_among",
-    "subject",
-    "winners",
-    "with_wrong_withdrawn",
-    "wrong_of",
-]
-
 _Key = TypeVar("_Key")
 
 

@@ -15,12 +15,6 @@ from typing import Any
 from tunegrad.db.connection import close_writer
 from tunegrad.errors import StoreError
 
-__all__ = [
-    "Database",
-    "Run",
-    "WriterLock",
-]
-
 _held: dict[Path, int] = {}
 
 _guard = threading.Lock()

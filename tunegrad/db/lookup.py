@@ -21,8 +21,6 @@ from tunegrad.trial import Fingerprint, Trial
 if TYPE_CHECKING:
     from tunegrad.db.store import Store
 
-__all__ = ["Difference", "Hit", "Lookup", "Miss", "Near", "Nearby", "look_up"]
-
 _NEAREST = 8
 
 _UNMEASURED = (

@@ -24,8 +24,6 @@ from tunegrad.db.sql import replace_all
 from tunegrad.db.store import Mode, Store
 from tunegrad.errors import StoreError
 
-__all__ = ["MEMORY", "check_store", "open_store", "store_of"]
-
 MEMORY = ":memory:"
 
 _log = logging.getLogger(__name__)

@@ -38,42 +38,6 @@ from tunegrad.ir.kernel import key_of as text_key
 from tunegrad.lazy import dataclass
 from tunegrad.trial import Fingerprint, Measurement, Policy, Properties, Status, Trial
 
-__all__ = [
-    "DECISIONS",
-    "LATENCIES",
-    "SESSIONS",
-    "TRIALS",
-    "Form",
-    "RowFault",
-    "admit",
-    "admit_decision",
-    "admit_evidence",
-    "admit_latency",
-    "clean_text",
-    "decode_decision",
-    "decode_evidence",
-    "decode_latency",
-    "decode_session",
-    "decode_trial",
-    "decode_withdrawal",
-    "dump_evidence",
-    "dump_fingerprint",
-    "dump_policy",
-    "dump_properties",
-    "encode_decision",
-    "encode_latency",
-    "encode_session",
-    "encode_trial",
-    "finite_json",
-    "json_evidence",
-    "key_of",
-    "load_fingerprint",
-    "load_policy",
-    "machine_id",
-    "properties_faults",
-    "take_text",
-]
-
 _ERROR_CHARACTERS = 16_000
 """Of the error of a row: a compiler may say megabytes."""
 

@@ -14,14 +14,6 @@ from __future__ import annotations
 
 import sqlite3
 
-__all__ = [
-    "APPLICATION_ID",
-    "FIRST_VERSION",
-    "SCHEMA_VERSION",
-    "STEPS",
-    "migrate",
-]
-
 APPLICATION_ID = 0x74756E65
 """'tune' in ASCII: how a store is told from any other SQLite file."""
 

@@ -32,42 +32,6 @@ from tunegrad.db.rows import (
 from tunegrad.errors import InternalError
 from tunegrad.trial import Fingerprint, Trial
 
-__all__ = [
-    "ALL_DECISIONS",
-    "ALL_LATENCIES",
-    "ALL_SESSIONS",
-    "BARE",
-    "BY_SPEED",
-    "FINGERPRINT",
-    "INSERT_SESSION",
-    "INSERT_TRIAL",
-    "KERNEL",
-    "MEASURED",
-    "NAME_KERNEL",
-    "OF_DECISIONS",
-    "OF_LATENCIES",
-    "OF_TRIALS",
-    "PLACES",
-    "POLICY",
-    "PROMOTED",
-    "REPLACE",
-    "SAME",
-    "SELECT",
-    "SET_SPEND",
-    "STRUCK",
-    "WITHDRAW",
-    "WITHDRAWALS",
-    "clean_reason",
-    "conditions",
-    "insert_decision",
-    "insert_latency",
-    "insert_promotion",
-    "machine_row",
-    "name_session",
-    "owners_of",
-    "replace_all",
-]
-
 KERNEL = "(SELECT id FROM kernels WHERE key = :kernel)"
 
 FINGERPRINT = "(SELECT id FROM fingerprints WHERE fields = :fingerprint)"

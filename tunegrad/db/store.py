@@ -64,8 +64,6 @@ from tunegrad.db.rows import (
 from tunegrad.errors import InternalError, StoreError
 from tunegrad.trial import Fingerprint, Policy, Properties, Status, Trial
 
-__all__ = ["Mode", "Store"]
-
 Mode = Literal["read", "write"]
 
 _log = logging.getLogger(__name__)

@@ -28,8 +28,6 @@ from tunegrad.devices.verifying.handover import Bytes, Places, output_places, ou
 from tunegrad.errors import CompileFailure, InternalError, OutOfResources
 from tunegrad.trial import Cache, Policy
 
-__all__ = ["Bench"]
-
 _POISON = 0xFF
 """Of scratch before each run: NaN of every float type, -1 of integers."""
 

@@ -32,21 +32,6 @@ if TYPE_CHECKING:
     from tunegrad.reports import CodeFacts, KernelResources
     from tunegrad.trial import Fingerprint, Properties
 
-__all__ = [
-    "BoundPlan",
-    "Code",
-    "Confinement",
-    "Device",
-    "DirectPlan",
-    "Engine",
-    "Inspection",
-    "Launch",
-    "MachineLimits",
-    "Memory",
-    "Place",
-]
-
-
 # ---- limits
 #
 # Limits of a machine, as values: peaks of arithmetic and of memory.

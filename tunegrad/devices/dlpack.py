@@ -21,8 +21,6 @@ from typing import Any, Protocol, runtime_checkable
 from tunegrad.errors import DeviceError, DTypeError, ShapeError
 from tunegrad.ir.dtypes import DTYPES, DType
 
-__all__ = ["ALIGN", "DeviceTensor", "Imported", "Sharing", "imported", "place_of"]
-
 _NAME, _USED = b"dltensor", b"used_dltensor"
 _CODES = {"f": 2, "i": 0, "u": 1}
 _BF16, _BOOL = (4, 16), (6, 8)

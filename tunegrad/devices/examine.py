@@ -48,8 +48,6 @@ from tunegrad.devices.verifying.referee import Referee
 from tunegrad.errors import InternalError
 from tunegrad.trial import Measurement, Policy, Status
 
-__all__ = ["Caller", "Examination", "Result", "Rights", "Unprepared"]
-
 _HOPELESS = 8.0
 _HOPELESS_S = 2e-3
 """A candidate whose verified run takes this many times the best time, and this long, is not run

@@ -16,18 +16,6 @@ from tunegrad.lazy import dataclass
 if TYPE_CHECKING:
     from tunegrad.ir.program import Program
 
-__all__ = [
-    "Geometry",
-    "KernelIO",
-    "Lowered",
-    "Parameter",
-    "contents_digest",
-    "io_of",
-    "program_hash",
-    "unread",
-    "with_source",
-]
-
 _NUMBERED = re.compile(r"[:(](\d+)[:)]")
 
 _WHOLE, _NEAR, _MOST_LINES = 24, 2, 60

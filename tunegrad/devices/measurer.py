@@ -20,7 +20,7 @@ from typing import Any, Literal, Self
 
 from tunegrad.devices import worker
 from tunegrad.devices.bench import Bench
-from tunegrad.devices.device import Device, MachineLimits
+from tunegrad.devices.device import Confinement, Device, MachineLimits
 from tunegrad.devices.examine import Examination, Result, Rights, Unprepared
 from tunegrad.devices.host.facts import usable_cores
 from tunegrad.devices.job import (
@@ -34,7 +34,7 @@ from tunegrad.devices.job import (
     Limits,
 )
 from tunegrad.devices.processes.channel import Died, Ending, Finished, TimedOut
-from tunegrad.devices.processes.confine import Confinement, Protections, physical_bytes
+from tunegrad.devices.processes.confine import EXIT_MEMORY, Protections, physical_bytes
 from tunegrad.devices.processes.isolated import IsolatedWorker, preload
 from tunegrad.devices.processes.pool import Started, WorkerPool
 from tunegrad.devices.verifying import referee
@@ -42,8 +42,6 @@ from tunegrad.devices.verifying.handover import Places, SharedMemory
 from tunegrad.devices.verifying.referee import Referee
 from tunegrad.errors import InternalError
 from tunegrad.trial import Measured, Measurement, Policy, Properties, Status
-
-__all__ = ["Compiling", "DeviceMeasurer"]
 
 _COPY_S = 60.0
 """For copying a kernel's inputs into the bench: far more than memory takes for that much."""
@@ -67,9 +65,7 @@ class Compiling:
             endings = self._started.wait()
             made = [_compiled(ending) for ending in endings]
             died = [
-                at
-                for at, e in enumerate(endings)
-                if isinstance(e, Died) and e.code != worker.EXIT_MEMORY
+                at for at, e in enumerate(endings) if isinstance(e, Died) and e.code != EXIT_MEMORY
             ]
             if died:
                 self._workers.wait_idle()  # of a later batch
@@ -397,7 +393,7 @@ def _ended(
             compile_s = ending.limit_s
         else:
             timing_s = ending.limit_s
-    elif ending.code == worker.EXIT_MEMORY:
+    elif ending.code == EXIT_MEMORY:
         status, error = Status.OUT_OF_RESOURCES, f"{doing}: over the memory limit"
     elif io is not None and _wrote(ending.code):
         param = io.params[(ending.code - EXIT_WROTE) % len(io.params)]

@@ -20,13 +20,6 @@ from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.program import Alloc, Pack, Program
 from tunegrad.render.c_family import arguments, kernel_name
 
-__all__ = [
-    "GUARD_BYTES",
-    "RemoteMemory",
-    "lowered_c",
-    "packed",
-]
-
 GUARD_BYTES = 4096
 """Of the guard zone before memory, and at least as many of the one after it."""
 

@@ -16,8 +16,6 @@ from statistics import median
 
 from tunegrad.trial import Policy
 
-__all__ = ["Pairs", "inner_repeats", "relative_interval", "sample_pairs"]
-
 Sampler = Callable[[int], float]
 """Seconds of one launch, the mean of so many back to back."""
 

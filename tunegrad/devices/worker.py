@@ -24,7 +24,6 @@ from tunegrad.devices.job import (
 )
 from tunegrad.devices.lowered import program_hash
 from tunegrad.devices.processes.confine import (
-    EXIT_MEMORY,
     limit_address_space,
     memory_bytes,
     obey_parent,
@@ -35,11 +34,6 @@ from tunegrad.devices.verifying.dataset import load_hook
 from tunegrad.devices.verifying.handover import Mapped
 from tunegrad.errors import CandidateFailure, InternalError, OutOfResources, WrongResult
 from tunegrad.trial import Measured, Measurement, Properties, Status
-
-__all__ = [
-    "EXIT_MEMORY", "compile_candidate", "counted_code", "on_bench", "start_bench",
-    "start_compiler",
-]  # fmt: skip
 
 T = TypeVar("T")
 

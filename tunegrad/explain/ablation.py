@@ -34,14 +34,6 @@ from tunegrad.reports import ExplainStep, Neighbour, StepTime
 from tunegrad.trial import Measured, Measurement, Policy, Status, Trial
 from tunegrad.tuning import one_change, tried_neighbour
 
-__all__ = [
-    "EXPLAIN_POLICY",
-    "ScheduleTimer",
-    "StepDevice",
-    "neighbours",
-    "time_steps",
-]
-
 EXPLAIN_POLICY = Policy(
     cache="warm", min_samples=5, max_samples=40, tolerance=0.02, budget_s=0.05, timeout_s=10.0
 )

@@ -28,16 +28,6 @@ from tunegrad.ir.variants import variants_of
 from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.trial import Fingerprint
 
-__all__ = [
-    "ENDED",
-    "LONGEST_S",
-    "NO_KERNEL",
-    "OTHER_MACHINE",
-    "OTHER_SPACE",
-    "Legality",
-    "device_of",
-]
-
 LONGEST_S = 60.0
 """Checking a file ends after this long; a schedule takes a millisecond, the largest 0.2 s."""
 

@@ -20,8 +20,6 @@ from tunegrad.errors import DeviceError
 from tunegrad.reports import CompilerRow, DeviceRow, DoctorReport, IsolationRow, PlaceRow
 from tunegrad.tuning import busy_text, probed
 
-__all__ = ["doctor", "isolation_rows"]
-
 _COMPILERS = ("gcc", "clang")
 _PACKAGES = (
     "tunegrad", "numpy", "llvmlite", "pebble", "psutil", "click", "rich", "msgspec",

@@ -62,16 +62,6 @@ from tunegrad.tuning import (
 
 from .ablation import ScheduleTimer, neighbours, time_steps
 
-__all__ = [
-    "chosen",
-    "dump_forms",
-    "explain",
-    "explain_rows",
-    "quantised_layers",
-    "selected",
-    "variant_rows",
-]
-
 
 def dump_forms(
     uses: Sequence[KernelUse],

@@ -49,18 +49,6 @@ from tunegrad.tuning import KernelUse, Workload, cut_as_stored, with_variants, w
 from .legality import device_of
 from .model import chosen, selected
 
-__all__ = [
-    "FormReport",
-    "Stage",
-    "TimedReport",
-    "TraceReport",
-    "code_of",
-    "form_of_kernel",
-    "show",
-    "time_schedule",
-    "trace_of_kernel",
-]
-
 
 def show(settings: TuneSettings, made: Workload | None = None) -> list[ShowRow]:
     """One row per distinct kernel of the model, in launch order; ``made`` is the model where its

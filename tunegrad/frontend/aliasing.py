@@ -38,18 +38,6 @@ from .handle import Bindings, Handle, bound, joined
 from .nodes import elementwise as ew
 from .nodes import movement, tracing
 
-__all__ = [
-    "Aliased",
-    "Changes",
-    "changes",
-    "computed",
-    "root_of",
-    "same_place",
-    "update",
-    "write",
-    "written",
-]
-
 Strides = tuple[int, ...]
 _LEVEL = {"bool": 0, "int": 1, "float": 2}
 

@@ -32,8 +32,6 @@ from tunegrad.ir.rewrites import Product, Scale, find_products, quantised
 
 from .model import Model, model_of_spec
 
-__all__ = ["CalibratedProduct", "Calibration", "model", "quantised_model", "read_calibration"]
-
 _KIND = "tunegrad int8 1"
 _LONGEST = 64 << 20
 _DIGEST = 32

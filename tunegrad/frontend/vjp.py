@@ -21,8 +21,6 @@ from tunegrad.ir.graph import Node
 from .handle import Bindings, Handle, joined, lift
 from .nodes import tracing
 
-__all__ = ["OwnRule", "custom_vjp"]
-
 P = ParamSpec("P")
 R = TypeVar("R", bound=Handle)
 

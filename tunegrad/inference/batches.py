@@ -26,8 +26,6 @@ from tunegrad.errors import ModelError
 from tunegrad.frontend import Tensor
 from tunegrad.runtime import Argument
 
-__all__ = ["Batches"]
-
 Array = NDArray[Any]
 
 _UNREADABLE = (

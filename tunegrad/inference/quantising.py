@@ -53,8 +53,6 @@ from tunegrad.planning import deviation
 from tunegrad.reports import Deviation, Price, QuantizeReport
 from tunegrad.runtime import Argument
 
-__all__ = ["Quantized", "quantize"]
-
 Array = NDArray[Any]
 Method = Literal["minmax", "percentile", "mse"]
 

@@ -29,8 +29,6 @@ from tunegrad.inference.choosing import OnMiss
 from tunegrad.inference.loaded import LoadedModel
 from tunegrad.inference.loading import StorePath, load_model, warn_of_misses
 
-__all__ = ["TrainStep"]
-
 Array = NDArray[Any]
 _LINE = 64
 _KIND = "tunegrad training state 1"

@@ -14,8 +14,6 @@ from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.interpret.numeric import to_compute
 from tunegrad.reports import Deviation
 
-__all__ = ["deviation", "deviation_of_graph"]
-
 Array = NDArray[Any]
 
 

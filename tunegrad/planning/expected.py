@@ -33,25 +33,6 @@ if TYPE_CHECKING:
     from tunegrad.db import Store
     from tunegrad.trial import Fingerprint, Trial
 
-__all__ = [
-    "NEAR",
-    "allowed",
-    "clearly_faster_split",
-    "expected",
-    "expected_attentions",
-    "expected_parts",
-    "expected_plan_s",
-    "expected_s",
-    "faster_splits",
-    "measured_variant",
-    "pick_variants",
-    "picked",
-    "stored_s",
-    "stored_variant",
-    "variant_s",
-]
-
-
 # ---- variants
 #
 # Chooses the variant of a kernel that a model runs: the measured one, else the one that a model of

@@ -37,19 +37,6 @@ if TYPE_CHECKING:
     from tunegrad.opts import Observer
     from tunegrad.trial import Fingerprint
 
-__all__ = [
-    "RULES",
-    "Planned",
-    "image_forms",
-    "images_key",
-    "images_text",
-    "plan_launches",
-    "planned_as",
-    "prepared",
-    "stored_images",
-    "stored_toggles",
-]
-
 RULES = "rules"
 """The decision that a region stays as the rules cut it."""
 

@@ -44,8 +44,6 @@ from .nights import YARDSTICK, ago, nights_of, split_series
 from .report import Alert, BetweenReport, Step
 from .settings import Served, SweepSettings
 
-__all__ = ["Bisection", "CommitError", "Measurer", "Round", "between", "revision_of_models"]
-
 Round = Mapping[str, Mapping[str, Sequence[float]]]
 """Seconds turn by turn, by commit, by series, of one process a commit. Yardsticks are series."""
 

@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 
 from tunegrad.paired import Interval
 
-__all__ = ["LEARNING", "Change", "Watched", "night_values", "scatter", "sure_from", "watch"]
-
 Values = NDArray[np.float64]
 
 CLIP = 3.5

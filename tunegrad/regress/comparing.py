@@ -51,8 +51,6 @@ from .nights import (
 from .report import CompareReport, CompareRow, Moved
 from .verdict import is_yardstick
 
-__all__ = ["compare"]
-
 _Key = tuple[str, str]
 _Z = 1.96 * 1.2533
 

@@ -55,8 +55,6 @@ from tunegrad.tuning import (
 from .nights import PEER, place_of
 from .settings import Peer
 
-__all__ = ["YARDSTICKS", "KernelTimes", "ModelTimes", "measure_model"]
-
 _LIMITS = Limits(compile_s=3.0)
 _TURNS_AT_ONCE = 4
 """So that a hang is noticed, and Ctrl-C heard."""

@@ -26,31 +26,6 @@ from tunegrad.trial import Fingerprint
 
 from .report import Failed
 
-__all__ = [
-    "BLESS",
-    "DEFAULTS",
-    "DONE",
-    "FAILED",
-    "PEER",
-    "SWEEP",
-    "YARDSTICK",
-    "Blessed",
-    "Night",
-    "Place",
-    "ago",
-    "changed_clocks",
-    "changed_fields",
-    "disturbed",
-    "failures_of",
-    "kernel_series",
-    "nights_in",
-    "nights_of",
-    "place_of",
-    "split_series",
-    "sweeps_of",
-    "with_defaults",
-]
-
 SWEEP, FAILED, DONE, BLESS = "regress", "regress failed", "regress done", "regress bless"
 YARDSTICK, PEER = "yardstick ", "peer "
 DEFAULTS = "default schedules"

@@ -7,20 +7,6 @@ from typing import Literal
 
 from tunegrad.paired import Interval
 
-__all__ = [
-    "Accepted",
-    "Alert",
-    "BetweenReport",
-    "CompareReport",
-    "CompareRow",
-    "Failed",
-    "Finding",
-    "Moved",
-    "SeriesRow",
-    "Step",
-    "SweepReport",
-]
-
 Kind = Literal["regression", "machine", "improvement", "recovered"]
 """``machine``: the yardsticks moved with it, or other hardware measured; no regression."""
 

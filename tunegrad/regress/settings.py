@@ -56,15 +56,6 @@ from tunegrad.errors import (
     DeviceError,
 )
 
-__all__ = [
-    "PEERS",
-    "Peer",
-    "Quiet",
-    "Served",
-    "SweepSettings",
-    "load_sweep",
-]
-
 PEERS = ("torch", "inductor", "ort", "openvino")
 """Those that run models (``benchmarks/peers.py``)."""
 

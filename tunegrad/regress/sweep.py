@@ -46,8 +46,6 @@ from .report import Accepted, Failed, Finding, SweepReport
 from .settings import SweepSettings, load_sweep
 from .verdict import judge
 
-__all__ = ["Display", "Swept", "bless", "busy", "regress", "retuned", "sweep"]
-
 _GOES_ON_S = 12 * 3600.0
 """A sweep that was interrupted longer ago is not gone on with: it would be two nights in one."""
 

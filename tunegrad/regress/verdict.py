@@ -41,8 +41,6 @@ from .nights import (
 )
 from .report import Finding, SeriesRow
 
-__all__ = ["Judged", "is_yardstick", "judge", "judge_nights", "model_values"]
-
 Places = NDArray[np.intp]
 
 _Key = tuple[str, str]

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from tunegrad.ir.dtypes import DTYPES, F32, DType
 from tunegrad.ir.expr import Op
 
-__all__ = ["HELPED", "Dialect", "arithmetic_helpers", "common_helpers", "wraps"]
-
-
 # ---- c dialect
 
 

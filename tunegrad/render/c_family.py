@@ -27,23 +27,6 @@ from tunegrad.ir.target import MatrixUnit
 
 from .c_dialect import HELPED, Dialect, wraps
 
-__all__ = [
-    "CPrinter",
-    "IndexPrinter",
-    "Joined",
-    "Names",
-    "arguments",
-    "fits_32_bits",
-    "fixed",
-    "joined",
-    "kernel_name",
-    "launched_bytes",
-    "passes_32_bits",
-    "product_wrapper",
-    "render_c",
-]
-
-
 # ---- indices
 #
 # Indices and conditions as C text, in 32 bits wherever every intermediate result fits.

@@ -25,18 +25,6 @@ from tunegrad.ir.program import Program
 from .c_dialect import Dialect, common_helpers
 from .c_family import render_c
 
-__all__ = [
-    "CONVERSIONS",
-    "CUDA",
-    "VECTORS",
-    "WRAPPERS",
-    "Wrapper",
-    "exchanged",
-    "render_cuda",
-    "wrappers_text",
-]
-
-
 # ---- inline PTX
 #
 # Functions that CUDA C++ does not have: inline PTX on a GPU, a twin on the CPU.

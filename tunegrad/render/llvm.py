@@ -82,8 +82,6 @@ from .llvm_values import (
 )
 from .math import definitions
 
-__all__ = ["render_llvm", "workspace_bytes"]
-
 _COMPARE = {
     Op.LT: ("olt", "slt", "ult"), Op.EQ: ("oeq", "eq", "eq"), Op.NE: ("une", "ne", "ne")
 }  # fmt: skip

@@ -36,8 +36,6 @@ from tunegrad.ir.target import Target
 
 from .llvm_values import LlvmValues
 
-__all__ = ["Tiles"]
-
 _IMMEDIATES: Final = {
     "ldtilecfg": ("ptr",),
     "tilerelease": (),

@@ -25,8 +25,6 @@ from . import math_avx512, math_f32
 from .llvm_values import shuffle_mask
 from .math_body import Body, Scalar, Val, vector_type
 
-__all__ = ["FUNCTIONS", "Definition", "definitions", "library"]
-
 FUNCTIONS = frozenset((Op.EXP, Op.LOG, Op.LOG2, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW))
 """The operations that have a definition here."""
 

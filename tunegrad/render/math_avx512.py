@@ -25,8 +25,6 @@ from tunegrad.ir.math_coefficients import ERF_PLACES, ERF_TABLE
 
 from .math_body import Body, Val, nearest_f32
 
-__all__ = ["LANES", "erf", "exp"]
-
 LANES = 16
 
 _EXP_STEPS, _ERF_STEPS = 16, 8

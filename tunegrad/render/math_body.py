@@ -15,8 +15,6 @@ from typing import Literal
 
 from tunegrad.lazy import dataclass
 
-__all__ = ["Body", "Scalar", "Val", "nearest_f32", "vector_type"]
-
 Scalar = Literal["i1", "i32", "i64", "float", "double"]
 
 

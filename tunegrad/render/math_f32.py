@@ -29,8 +29,6 @@ from tunegrad.ir.math_coefficients import (
 
 from .math_body import Body, Val, nearest_f32
 
-__all__ = ["FAR", "cos", "erf", "exp", "log", "log2", "power", "sin", "tanh"]
-
 FAR = float(1 << 25)
 """From here on sin and cos are reduced by the digits of 1 / pi: those of f64 are used up."""
 

@@ -17,8 +17,6 @@ from tunegrad.ir.program import Program
 from .c_dialect import Dialect, common_helpers
 from .c_family import render_c
 
-__all__ = ["OPENCL", "render_opencl"]
-
 _VALUES = {
     "bool": "bool", "i8": "char", "i16": "short", "i32": "int", "i64": "long",
     "u8": "uchar", "u16": "ushort", "u32": "uint", "u64": "ulong",

@@ -19,8 +19,6 @@ from tunegrad.lazy import dataclass
 if TYPE_CHECKING:
     from tunegrad.devices.dlpack import Imported
 
-__all__ = ["Argument", "Donated", "Signature"]
-
 
 @dataclass(frozen=True, slots=True)
 class Argument:

@@ -28,15 +28,6 @@ from tunegrad.lazy import dataclass
 if TYPE_CHECKING:
     from tunegrad.devices import Engine, Memory
 
-__all__ = [
-    "ALIGN",
-    "Arena",
-    "Constants",
-    "Lifetime",
-    "lower_bound",
-    "plan_memory",
-]
-
 ALIGN = 64
 """Offsets are multiples of a cache line."""
 

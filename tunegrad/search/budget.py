@@ -41,8 +41,6 @@ from .promote import LEAST_EFFECT
 from .steps import Begun, SearchTask, Step
 from .stopping import StopReason, StopRule, Watch
 
-__all__ = ["BudgetPolicy", "ModelSearch"]
-
 _MOST_STEPS = 256
 """Batches, or groups of them, that are looked ahead."""
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     Values = NDArray[np.float64]
 
-__all__ = ["CostModel", "explained"]
-
 _FAILED = 1.0
 """A failure counts as this many log seconds slower than the slowest that ran (2.7 times)."""
 

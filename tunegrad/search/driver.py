@@ -26,8 +26,6 @@ from .protocols import Measured, Measurer, Proposal, Results, Searcher, SearchSp
 from .steps import Begun, Result, SearchTask, Step, Winner
 from .trial_log import TrialLog, different
 
-__all__ = ["SEED", "KernelSearch"]
-
 SEED = "seed"
 """Origin of a proposal that is a seed of a nearest kernel of the store."""
 

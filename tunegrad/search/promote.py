@@ -10,8 +10,6 @@ from statistics import median
 from tunegrad.errors import InternalError
 from tunegrad.paired import signed_rank_p
 
-__all__ = ["LEAST_EFFECT", "LOOKS", "Comparison", "decide", "fastest_ratio"]
-
 LEAST_EFFECT = 0.01
 """A challenger whose median ratio is not at least this part below 1 is a tie, however sure the test
 is: where a process puts memory and code makes a program seem half a per cent faster.

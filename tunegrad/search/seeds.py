@@ -21,8 +21,6 @@ from dataclasses import dataclass, fields
 from tunegrad.errors import IllegalAction
 from tunegrad.opts import Action, Schedule, Space, TraceChooser
 
-__all__ = ["FARTHEST", "Shape", "adapted", "distance", "seeds_from"]
-
 FARTHEST = 12.0
 """Kernels whose extents are farther apart (sum of log2 of their ratios) give no seeds."""
 

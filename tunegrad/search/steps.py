@@ -10,8 +10,6 @@ from tunegrad.trial import Measurement, Trial
 
 from .protocols import Proposal, Results
 
-__all__ = ["Begun", "Result", "SearchTask", "Step", "Winner"]
-
 
 @dataclass(frozen=True, slots=True)
 class SearchTask:

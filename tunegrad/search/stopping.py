@@ -24,8 +24,6 @@ from .driver import KernelSearch
 from .promote import LEAST_EFFECT
 from .steps import Step
 
-__all__ = ["StopReason", "StopRule", "Watch", "potential"]
-
 StopReason = Literal["budget", "gain", "patience", "trials", "target", "exhausted", "interrupted"]
 """Reason for the end of a search. ``budget``: its time was up. ``exhausted``: no searcher had
 anything left to propose.

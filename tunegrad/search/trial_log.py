@@ -11,8 +11,6 @@ from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 
 from .protocols import Measured, Proposal, TrialStore
 
-__all__ = ["TrialLog", "different"]
-
 Charged = Literal["asking", "store"]
 """Parts of a session's costs that a search takes."""
 

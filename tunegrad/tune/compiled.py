@@ -15,8 +15,6 @@ from tunegrad.opts import Space
 from tunegrad.reports import CompiledReport, CompiledRow
 from tunegrad.tuning import KernelUse, Workload
 
-__all__ = ["compile_model"]
-
 
 def compile_model(
     work: Workload, device: Device, tell: Callable[[CompiledRow], None] = lambda _: None

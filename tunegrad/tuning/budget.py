@@ -20,22 +20,6 @@ from tunegrad.trial import Fingerprint, Policy
 from .race import compared_s, least_s, most_compared_s
 from .workload import Workload
 
-__all__ = [
-    "LEAST_S",
-    "PARTS",
-    "Account",
-    "Costs",
-    "Deadlines",
-    "Goal",
-    "Part",
-    "Window",
-    "compiling",
-    "goal_of",
-    "resumed_sessions",
-    "session_record",
-    "sessions_since",
-]
-
 Part = Literal[
     "start-up",
     "model",

@@ -25,18 +25,6 @@ from .questions.schedule import promote
 from .race import FAULTS, PROOF_TURNS, Pair
 from .workload import Workload
 
-__all__ = [
-    "EndToEnd",
-    "Soundness",
-    "Weighed",
-    "Withdrawals",
-    "latency_s",
-    "made_sound",
-    "measured_deviation",
-    "measured_end_to_end",
-    "slower",
-]
-
 Void = Callable[[str, str, CandidateFailure], None]
 
 

@@ -41,15 +41,6 @@ from .interrupt import Interrupt
 from .models import LocalBench, ModelBench, expected_of
 from .roofline import Roofline
 
-__all__ = [
-    "CandidateMeasurer",
-    "Executor",
-    "References",
-    "SessionMeasurer",
-    "open_executor",
-    "standing",
-]
-
 _RENEWED = 0.5
 """A reference is timed as often as candidates: of twice the time, two thirds of timing."""
 

@@ -13,8 +13,6 @@ from math import inf
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-__all__ = ["Interrupt", "OutOfTimeError"]
-
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _WAKE = signal.SIGURG
 """Sent to the main thread at a deadline; a program that does not handle it is not disturbed."""

@@ -30,19 +30,6 @@ from tunegrad.version import __version__
 
 from .workload import Workload
 
-__all__ = [
-    "CpuUse",
-    "busy_text",
-    "cpu_use",
-    "lacking_cpus",
-    "machine_state",
-    "others_cpus",
-    "probed",
-    "record_latency",
-    "revision",
-    "versions",
-]
-
 _PROBE_S = 0.2
 
 _SLACK = 0.25

@@ -31,28 +31,6 @@ from .models import ModelBench, Turns, WholeModel, culprit
 from .models.work import MOST_BYTES, MOST_TURNS, RUNS, SETS
 from .workload import Workload
 
-__all__ = [
-    "AT_ONCE",
-    "FAULTS",
-    "FEWEST_TURNS",
-    "HEAT_TURNS",
-    "PROOF_TURNS",
-    "TOTAL",
-    "Blamed",
-    "Choice",
-    "Met",
-    "ModelTrack",
-    "Pair",
-    "Places",
-    "Track",
-    "compared_s",
-    "data_s",
-    "least_s",
-    "most_at_once",
-    "most_compared_s",
-    "race",
-]
-
 A = TypeVar("A")
 
 A_co = TypeVar("A_co", covariant=True)

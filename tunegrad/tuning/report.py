@@ -17,8 +17,6 @@ from .machine import busy_text
 from .state import Context
 from .workload import Workload
 
-__all__ = ["Finish", "near_s", "report_of"]
-
 
 @dataclass(frozen=True, slots=True)
 class Finish:

@@ -30,8 +30,6 @@ from .seeding import Seeding
 from .state import Context
 from .workload import KernelUse
 
-__all__ = ["BATCH", "Searching"]
-
 BATCH = 16
 """Candidates between two decisions."""
 

@@ -15,8 +15,6 @@ from tunegrad.opts import Schedule, Space
 from tunegrad.search import Shape, different, distance, seeds_from
 from tunegrad.trial import Fingerprint, Policy, Trial
 
-__all__ = ["Seeding"]
-
 _MOST = 4
 """Seeds of one kernel."""
 

@@ -66,8 +66,6 @@ from .searching import BATCH, Searching
 from .state import Context, Progress
 from .workload import KernelUse, Workload, not_a_number, shared_kernels, work_key
 
-__all__ = ["SEARCH_POLICY", "Session", "run_session", "run_sessions", "search_policy"]
-
 _LIMITS = Limits(compile_s=3.0)
 _BUSY = "times are worse and less sure than on a quiet machine"
 

@@ -32,11 +32,6 @@ from .machine import CpuUse
 from .models import Models
 from .roofline import Roofline
 
-__all__ = [
-    "Context",
-    "Progress",
-]
-
 
 @dataclass(slots=True)
 class Progress:

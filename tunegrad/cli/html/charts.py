@@ -25,17 +25,6 @@ from .style import SERIES, Html, clean, element, joined
 if TYPE_CHECKING:
     from tunegrad.tuning import HistoryChart, KernelEntry, Search, SessionPage
 
-__all__ = [
-    "Axis",
-    "drawable",
-    "history_chart",
-    "labels_of",
-    "progress_chart",
-    "roofline_chart",
-    "search_chart",
-    "series_colours",
-]
-
 _SIDE = 1000
 
 Point = tuple[float, float]

@@ -34,12 +34,6 @@ from .style import STYLE, Html, element, joined, table_element, text
 if TYPE_CHECKING:
     from tunegrad.tuning import HistoryChart, Latencies, ReportPage, SessionPage
 
-__all__ = [
-    "judgement",
-    "notice_html",
-    "report_html",
-]
-
 
 def judgement(contents: Contents, sessions: Sequence[str]) -> Judgement:
     """As ``tunegrad regress`` judges, by yardsticks and blessings: levels by the newest sweep of

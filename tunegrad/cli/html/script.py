@@ -9,8 +9,6 @@ from __future__ import annotations
 from base64 import b64encode
 from hashlib import sha256
 
-__all__ = ["SCRIPT", "WATCH", "script_policy"]
-
 
 def script_policy(source: str) -> str:
     """The words of a content security policy that allow this script and no other."""

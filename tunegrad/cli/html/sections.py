@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from tunegrad.paired import Interval
     from tunegrad.tuning import KernelEntry, Search, SessionPage
 
-__all__ = ["Code", "Part", "gain", "legend", "no_code", "part", "session_parts"]
-
 Code = Callable[[str, str, tuple[tuple[str, str], ...]], tuple[str, str]]
 """Source and assembly of a kernel's text under actions on a machine, each empty where not known."""
 

@@ -30,8 +30,6 @@ from .sections import no_code
 if TYPE_CHECKING:
     from http.server import ThreadingHTTPServer
 
-__all__ = ["LOOPBACK", "Watched", "server_of"]
-
 LOOPBACK = "127.0.0.1"
 
 _SHARE, _LONGEST_S = 0.05, 20.0

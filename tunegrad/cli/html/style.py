@@ -13,18 +13,6 @@ from html import escape
 
 from tunegrad.cli.tables import UNKNOWN, Table
 
-__all__ = [
-    "COLOURS",
-    "SERIES",
-    "STYLE",
-    "Html",
-    "clean",
-    "element",
-    "joined",
-    "table_element",
-    "text",
-]
-
 COLOURS = {
     "ink": ("#1b1f24", "#e6e9ed"),
     "muted": ("#5b6570", "#9aa6b2"),

@@ -23,8 +23,6 @@ from tunegrad.cli.progress.plain import PHASES, STOPPING, MutableProgress, about
 from tunegrad.cli.tables import duration, ms, peak_text
 from tunegrad.events import Event, KernelStanding, MachineBusy, SessionFinished, Warned
 
-__all__ = ["LiveObserver"]
-
 _A_SECOND = 2.0
 _AROUND = 9
 """Lines of a picture that are no kernels."""

@@ -26,14 +26,6 @@ from tunegrad.events import (
     Warned,
 )
 
-__all__ = [
-    "PHASES",
-    "STOPPING",
-    "LineObserver",
-    "MutableProgress",
-    "about",
-]
-
 STOPPING = "stopping, keeping the best so far ... (once more ends at once, without the table)"
 
 PHASES: dict[Phase, str] = {

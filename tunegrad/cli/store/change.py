@@ -18,8 +18,6 @@ from tunegrad.cli.files import store_path
 from tunegrad.cli.options import age_s, example, json_option, store_option
 from tunegrad.cli.output import emit, note
 
-__all__ = ["import_file", "merge", "prune"]
-
 _SHOWN = 20
 _GZIP = b"\x1f\x8b"
 

@@ -24,16 +24,6 @@ from tunegrad.cli.options import (
 )
 from tunegrad.cli.output import emit, note, say
 
-__all__ = [
-    "diff",
-    "export",
-    "history",
-    "list_stores",
-    "stats",
-    "verify",
-    "why",
-]
-
 _NAMED = 8
 
 

@@ -42,13 +42,6 @@ from tunegrad.reports import (
 if TYPE_CHECKING:
     from tunegrad.explain import FormReport, TraceReport
 
-__all__ = [
-    "doctor_text",
-    "explain_text",
-    "form_heading",
-    "trace_text",
-]
-
 
 def doctor_text(report: DoctorReport) -> str:
     """Devices, compilers, versions, what was measured, and what candidates are kept in."""

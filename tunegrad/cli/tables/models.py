@@ -31,8 +31,6 @@ from tunegrad.reports import (
     TuneRow,
 )
 
-__all__ = ["busy_lines", "compiled_line", "compiled_text", "run_text", "show_text", "tune_text"]
-
 _LEAST_SHOWN_S = 0.05
 _PLACE = 36
 """Letters of a layer's name in a table."""

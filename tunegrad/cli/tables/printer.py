@@ -25,29 +25,6 @@ from tunegrad.lazy import dataclass
 if TYPE_CHECKING:
     from tunegrad.paired import Interval
 
-__all__ = [
-    "UNKNOWN",
-    "Column",
-    "Table",
-    "count_text",
-    "duration",
-    "figure",
-    "gain_cell",
-    "gain_text",
-    "ms",
-    "number",
-    "peak_text",
-    "percent",
-    "plain",
-    "plural",
-    "shortened",
-    "table",
-    "threads_text",
-    "times",
-    "when",
-    "words",
-]
-
 UNKNOWN = "-"
 
 _NEAR_ONE = 0.005

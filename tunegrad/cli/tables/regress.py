@@ -38,18 +38,6 @@ if TYPE_CHECKING:
         SweepReport,
     )
 
-__all__ = [
-    "accepted_text",
-    "between_text",
-    "compare_text",
-    "failed_text",
-    "finding_text",
-    "junit_text",
-    "markdown_text",
-    "metrics_text",
-    "sweep_text",
-]
-
 _WIDEST = 38
 _TITLES = {
     "regression": "slower",

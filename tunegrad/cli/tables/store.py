@@ -42,17 +42,6 @@ if TYPE_CHECKING:
         WinnerFacts,
     )
 
-__all__ = [
-    "diff_text",
-    "history_text",
-    "import_text",
-    "merge_text",
-    "problems_text",
-    "prune_text",
-    "stats_text",
-    "why_text",
-]
-
 _NONE = "(none)"
 _CELL = 60
 

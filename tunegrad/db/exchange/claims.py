@@ -10,16 +10,6 @@ from tunegrad.errors import IllegalAction
 from tunegrad.lazy import dataclass
 from tunegrad.trial import Fingerprint
 
-__all__ = [
-    "MAX_ACTIONS",
-    "ActionRule",
-    "Claim",
-    "Finding",
-    "Refusal",
-    "actions_fault",
-    "parsed_only",
-]
-
 MAX_ACTIONS = 256
 """Of one schedule; searchers make some ten. Applying so many takes 0.2 s; time grows by squares."""
 

@@ -38,18 +38,6 @@ from tunegrad.db.rows import (
 )
 from tunegrad.trial import Trial
 
-__all__ = [
-    "FORMAT",
-    "FORMAT_VERSION",
-    "KINDS",
-    "decision_row",
-    "export_lines",
-    "latency_row",
-    "promotion_row",
-    "trial_row",
-    "withdrawal_row",
-]
-
 FORMAT = "tunegrad-store"
 FORMAT_VERSION = 4
 """The one that is read. Files of 1 to 3 are from before 0.1.0."""

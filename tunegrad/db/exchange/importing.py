@@ -58,17 +58,6 @@ from tunegrad.untrusted import (
     whole,
 )
 
-__all__ = [
-    "MAX_LINE_BYTES",
-    "MAX_ROWS",
-    "ROWS",
-    "Header",
-    "Reading",
-    "Row",
-    "properties",
-    "read_export",
-]
-
 MAX_ROWS = 2_000_000
 
 _MOST_PROPERTIES = 10_000

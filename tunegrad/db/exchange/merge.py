@@ -50,8 +50,6 @@ from tunegrad.db.records import Decision, Evidence, Latency, Session
 from tunegrad.db.rows import dump_fingerprint, key_of
 from tunegrad.trial import Measurement, Status, Trial
 
-__all__ = ["HELD", "merge_contents", "with_imported"]
-
 HELD = "held"
 """The test of a promotion that puts own measurements before a file's claims, without samples."""
 

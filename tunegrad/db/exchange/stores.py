@@ -40,22 +40,6 @@ from tunegrad.errors import StoreError
 from tunegrad.lazy import dataclass
 from tunegrad.trial import Trial
 
-__all__ = [
-    "Exported",
-    "ImportReport",
-    "MergeReport",
-    "PruneReport",
-    "PruneRules",
-    "SalvageReport",
-    "diff_stores",
-    "export_store",
-    "import_store",
-    "merge_stores",
-    "prune_contents",
-    "prune_store",
-    "salvage_store",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class PruneRules:

@@ -12,16 +12,6 @@ from tunegrad.db.rows import key_of
 from tunegrad.lazy import dataclass
 from tunegrad.trial import Fingerprint
 
-__all__ = [
-    "DecisionChange",
-    "LatencyPair",
-    "StoreDiff",
-    "WinnerChange",
-    "WinnerFacts",
-    "diff_contents",
-    "winner_facts",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class WinnerFacts:

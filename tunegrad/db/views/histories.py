@@ -15,18 +15,6 @@ from tunegrad.lazy import dataclass
 from tunegrad.paired import Interval, gain_interval
 from tunegrad.trial import Status, Trial
 
-__all__ = [
-    "DecisionRow",
-    "History",
-    "LatencyRow",
-    "MeasurementRow",
-    "decision_view",
-    "find_kernel",
-    "history",
-    "median_ms",
-    "model_history",
-]
-
 _SHOWN = 8
 
 _SHORTEST_PREFIX = 4

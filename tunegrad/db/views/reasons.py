@@ -22,8 +22,6 @@ from tunegrad.db.views.histories import DecisionRow, decision_view, find_kernel,
 from tunegrad.lazy import dataclass
 from tunegrad.trial import Fingerprint, Status, Trial
 
-__all__ = ["FieldRow", "NearRow", "PromotionRow", "Why", "WithdrawalRow", "why"]
-
 
 @dataclass(frozen=True, slots=True)
 class FieldRow:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from tunegrad.ir.program import Program
     from tunegrad.trial import Fingerprint, Properties
 
-__all__ = ["OPT_LEVEL", "CpuDevice", "device_of"]
-
 OPT_LEVEL: OptLevel = 1
 """LLVM's pipeline, for candidates and models alike: scheduled loops need but a short one."""
 

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from tunegrad.forks import ForkSafeLock
     from tunegrad.ir.layout import Pack
 
-__all__ = ["CpuEngine"]
-
 _ALIGN = 64
 """A cache line, and a vector of AVX-512."""
 

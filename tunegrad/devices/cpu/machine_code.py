@@ -14,14 +14,6 @@ from tunegrad.devices.host.loader import read_object
 from tunegrad.reports import CodeFacts
 from tunegrad.trial import Properties
 
-__all__ = [
-    "code_facts",
-    "hot_loop",
-    "innermost_loops",
-    "object_facts",
-    "spills",
-]
-
 _LABEL = re.compile(r"^(\.L\w+):")
 
 _JUMP = re.compile(r"^\s+j\w+\s+(\.L\w+)\s*$")

@@ -13,8 +13,6 @@ from tunegrad.devices.host.ir_text import Body, Functions, Value, Writer
 from tunegrad.devices.host.team import BufferTable, Executable, Launch, Team
 from tunegrad.ir.target import Target
 
-__all__ = ["fma_text", "measure_limits"]
-
 _FMA_STEPS = 100_000
 """Turns of the loop, of a few hundred microseconds together: far above what a launch takes."""
 _ACCUMULATORS = 12

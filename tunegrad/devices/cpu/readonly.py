@@ -26,8 +26,6 @@ from tunegrad.devices.host.loader import Library
 from tunegrad.devices.job import EXIT_WROTE, MOST_TOLD
 from tunegrad.errors import InternalError
 
-__all__ = ["ReadOnly"]
-
 _SA_SIGINFO = 4
 _FAULT_ADDRESS = 16
 """Offset of the address in a ``siginfo_t`` of a 64-bit Linux."""

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from tunegrad.errors import DeviceError
 from tunegrad.ir.target import MatrixUnit, Rates, Target
 
-__all__ = ["Chip", "architecture", "capability_of", "cuda_target", "resident_groups", "typical"]
-
 _WARP, _ITEMS, _REGISTERS = 32, 1024, 255
 _LAUNCH_S = 3e-6
 _EXPENSIVE = 8

@@ -14,15 +14,6 @@ from tunegrad.devices.job import Geometry
 from tunegrad.errors import CompileFailure, DeviceError, DeviceFault, OutOfResources
 from tunegrad.trial import Properties
 
-__all__ = [
-    "BindingsDriver",
-    "api",
-    "attributes",
-    "bus_id",
-    "count",
-    "state",
-]
-
 _INSTALL = "pip install 'tunegrad[cuda]'"
 
 _REFUSED = ("CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",

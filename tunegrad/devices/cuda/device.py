@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from tunegrad.devices.cuda.engine import CudaEngine
     from tunegrad.devices.device import Engine
 
-__all__ = ["AbsentGpu", "CudaDevice", "absent", "found", "select"]
-
-
 # ---- a GPU that is not there
 #
 # A GPU that is not there: programs are compiled for it in earnest, and nothing runs.

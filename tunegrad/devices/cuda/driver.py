@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from tunegrad.devices.job import Geometry
 
-__all__ = ["DLPACK_CPU", "DLPACK_CUDA", "Driver", "Event", "Function", "Graph", "Resources"]
-
 DLPACK_CPU, DLPACK_CUDA = 1, 2
 """Types of devices, by DLPack's numbers."""
 

@@ -39,13 +39,6 @@ from tunegrad.render.cuda import wrappers_text
 if TYPE_CHECKING:
     from tunegrad.devices.device import BoundPlan, Device
 
-__all__ = [
-    "CudaEngine",
-    "measure_limits",
-    "products_text",
-]
-
-
 # ---- peaks
 #
 # Peaks of a CUDA device, measured by kernels written for nothing else: f32 FMA, the products of

@@ -31,19 +31,6 @@ from tunegrad.render.cuda import CUDA, WRAPPERS, render_cuda
 from tunegrad.reports import KernelResources
 from tunegrad.trial import Properties
 
-__all__ = [
-    "KINDS",
-    "Built",
-    "NvrtcDevice",
-    "build",
-    "check_driver",
-    "cubin_facts",
-    "inspected",
-    "lower_cuda",
-    "version",
-]
-
-
 # ---- lowering
 #
 # A program as CUDA C++ and all that a launch needs beside it.

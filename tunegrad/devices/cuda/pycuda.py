@@ -16,8 +16,6 @@ from tunegrad.devices.cuda.driver import DLPACK_CUDA, Function, Resources
 from tunegrad.devices.job import Geometry
 from tunegrad.errors import CompileFailure, DeviceError, DeviceFault, OutOfResources
 
-__all__ = ["PycudaDriver", "refused"]
-
 _REFUSED = ("too many resources requested", "out of memory", "invalid argument")
 """The driver's words for a launch that breaks nothing."""
 

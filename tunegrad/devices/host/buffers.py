@@ -24,8 +24,6 @@ import numpy.typing as npt
 
 from tunegrad.ir.dtypes import DType, buffer_dtype
 
-__all__ = ["GUARD", "Buffer", "poison"]
-
 _PAGE = 4096
 _HUGE = 2 << 20
 _NAN = 0xFF

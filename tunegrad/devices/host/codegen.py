@@ -21,8 +21,6 @@ from tunegrad.devices.lowered import with_source
 from tunegrad.errors import CompileFailure
 from tunegrad.ir.target import Target
 
-__all__ = ["asked_host", "assembly", "compile_llvm"]
-
 OptLevel = Literal[0, 1, 2, 3]
 Stage = Literal["parse", "passes", "emit"]
 

@@ -23,35 +23,6 @@ from tunegrad.object_cache import ObjectCache
 if TYPE_CHECKING:
     from tunegrad.trial import Fingerprint
 
-__all__ = [
-    "AMX_BF16",
-    "AMX_INT8",
-    "L3_SHARE_BYTES",
-    "UNKNOWN",
-    "Host",
-    "Processor",
-    "ask_for_tiles",
-    "carry",
-    "compiler_version",
-    "cpu_limit",
-    "cpu_quota",
-    "declared",
-    "fingerprint",
-    "host",
-    "host_target",
-    "llvm",
-    "masked",
-    "own_code",
-    "parse_cpuinfo",
-    "physical_core",
-    "processor_of",
-    "require_tiles",
-    "tile_units",
-    "usable_cores",
-    "without_tiles",
-]
-
-
 # ---- masks
 #
 # Masks: this machine's CPU as an older one, so that one machine tests the code of several.

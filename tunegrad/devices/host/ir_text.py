@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["Body", "Functions", "Loop", "Value", "Writer"]
-
 _PARAMETER = re.compile(r"([^\s(,]+) %(\w+)")
 _NAME = re.compile(r"@([\w.]+)\(")
 

@@ -28,22 +28,6 @@ from tunegrad.config import perf_map
 from tunegrad.errors import CompileFailure
 from tunegrad.lazy import dataclass
 
-__all__ = [
-    "MACHINES",
-    "SLOT_BYTES",
-    "STUB_BYTES",
-    "ElfObject",
-    "Library",
-    "Machine",
-    "Relocation",
-    "Rule",
-    "Section",
-    "Symbol",
-    "linked_as",
-    "read_object",
-]
-
-
 # ---- objects
 #
 # ELF relocatable objects, every offset checked: bytes to sections, symbols and relocations, or

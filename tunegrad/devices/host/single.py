@@ -17,8 +17,6 @@ from tunegrad.devices.host.team import BufferTable, Executable
 from tunegrad.ir.program import Program
 from tunegrad.render.llvm import render_llvm, workspace_bytes
 
-__all__ = ["run_on_host"]
-
 Array = NDArray[Any]
 
 _one_compiles = threading.Lock()

@@ -43,8 +43,6 @@ from tunegrad.devices.host.ir_text import Functions, Value, Writer
 from tunegrad.devices.host.team import APART, MOST_DIMS, PLAN_BYTES
 from tunegrad.lazy import dataclass
 
-__all__ = ["bulk_text", "runtime_text"]
-
 
 @dataclass(frozen=True, slots=True)
 class _Machine:

@@ -28,8 +28,6 @@ from tunegrad.devices.job import KernelIO, Lowered
 from tunegrad.devices.processes.confine import silence
 from tunegrad.errors import CandidateCrashed, CandidateFailure, CompileFailure
 
-__all__ = ["compile_apart"]
-
 Identity = tuple[tuple[str, str], ...]
 
 _IDLE_S = 10.0

@@ -30,12 +30,6 @@ from tunegrad.ir.layout import Pack
 if TYPE_CHECKING:
     from tunegrad.devices.device import BoundPlan
 
-__all__ = [
-    "OpenClEngine",
-    "measure_limits",
-]
-
-
 # ---- peaks
 #
 # Peaks of an OpenCL device, measured by kernels written for nothing else: f32 FMA, read and

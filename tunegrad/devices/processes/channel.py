@@ -24,23 +24,6 @@ import msgspec
 
 from tunegrad.errors import InternalError
 
-__all__ = [
-    "Channel",
-    "ChannelClosed",
-    "Died",
-    "Ending",
-    "Finished",
-    "ForgedReply",
-    "Kind",
-    "Overdue",
-    "Packed",
-    "Request",
-    "TimedOut",
-    "answer",
-    "receive",
-]
-
-
 # ---- how a process ended
 #
 # Endings of a call of a worker process: with a value, with the worker's death, or at its time

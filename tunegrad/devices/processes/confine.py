@@ -29,12 +29,6 @@ from tunegrad.devices.device import Confinement
 from tunegrad.devices.processes import system_calls
 from tunegrad.devices.processes.system_calls import filter_calls, no_new_privileges
 
-__all__ = [
-    "EXIT_MEMORY", "Beginning", "Confinement", "Protections", "begin", "limit_address_space",
-    "memory_bytes",
-    "obey_parent", "physical_bytes", "silence", "watch_memory",
-]  # fmt: skip
-
 EXIT_MEMORY = 75
 """The exit code of a process that took too much memory; no other code of ours is that."""
 _PAGE = resource.getpagesize()

@@ -32,6 +32,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from tunegrad.devices.device import Confinement
 from tunegrad.devices.processes.channel import (
     Channel,
     ChannelClosed,
@@ -46,10 +47,8 @@ from tunegrad.devices.processes.channel import (
     answer,
     receive,
 )
-from tunegrad.devices.processes.confine import Confinement, Protections, begin
+from tunegrad.devices.processes.confine import Protections, begin
 from tunegrad.errors import DeviceError, InternalError
-
-__all__ = ["IsolatedWorker", "fork_server", "no_start", "preload", "start_fork_server"]
 
 _preloaded = dict.fromkeys(("tunegrad.devices.worker", "tunegrad.devices.processes.isolated"))
 """Modules for the process that workers are forked from, and for one that takes its place."""

@@ -26,8 +26,6 @@ from tunegrad.devices.processes.channel import Died, Ending, Finished, TimedOut
 from tunegrad.devices.processes.isolated import fork_server, no_start
 from tunegrad.errors import InternalError
 
-__all__ = ["Died", "Ending", "Finished", "Started", "TimedOut", "WorkerPool"]
-
 
 class Started:
     """Calls that run in the workers of a pool.

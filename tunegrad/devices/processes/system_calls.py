@@ -9,20 +9,6 @@ import struct
 from collections.abc import Iterable, Iterator
 from errno import ENOSYS
 
-__all__ = [
-    "ALLOWED",
-    "AUDIT",
-    "DEADLY",
-    "READING",
-    "counters_refused",
-    "filter_calls",
-    "give_up_files",
-    "landlock_version",
-    "no_new_privileges",
-    "number",
-    "rules",
-]
-
 _ALLOWED = """
     futex read write readv writev poll ppoll select pselect6 mmap munmap mprotect madvise mremap brk
     clock_gettime clock_getres clock_nanosleep nanosleep gettimeofday time sched_yield sched_getaffinity

@@ -52,8 +52,6 @@ from tunegrad.ir.interpret.numeric import bytes_of, to_compute
 from tunegrad.ir.kernel import Kernel, Param, Reduce, memoized
 from tunegrad.ir.rounding import Drawn, fold_steps, rounded_within
 
-__all__ = ["draw_set", "drawn_values", "float_operations", "gaps_of", "judgeable", "random_rows"]
-
 _TRIAL_STEPS = 1 << 16
 _FEWEST, _MOST = 16, 4096
 """A trial of a set takes about that many operations, and points between these."""

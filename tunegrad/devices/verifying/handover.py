@@ -25,17 +25,6 @@ import numpy.typing as npt
 from tunegrad.devices.job import Array, KernelIO, Parameter
 from tunegrad.ir.dtypes import buffer_dtype
 
-__all__ = [
-    "Mapped",
-    "Place",
-    "Places",
-    "SharedMemory",
-    "hand_over",
-    "output_places",
-    "outputs_of",
-    "take",
-]
-
 _ALIGNED = 4096
 
 Bytes = npt.NDArray[np.uint8]

@@ -30,8 +30,6 @@ from tunegrad.devices.verifying.inputs import KeptInputs
 from tunegrad.errors import InternalError
 from tunegrad.ir.interpret.kernel import one_blas_thread
 
-__all__ = ["Referee", "on_referee", "start_referee"]
-
 T = TypeVar("T")
 
 

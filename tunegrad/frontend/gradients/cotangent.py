@@ -26,8 +26,6 @@ from tunegrad.lazy import dataclass
 from ..nodes.elementwise import constant
 from ..nodes.movement import extended, inverse, mirrored_windows, spaced
 
-__all__ = ["Cotangent", "added", "apart", "is_full", "narrow"]
-
 
 @dataclass(frozen=True, slots=True)
 class Cotangent:

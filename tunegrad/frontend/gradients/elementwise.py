@@ -13,8 +13,6 @@ from tunegrad.ir.graph import GraphOp, Node
 from ..nodes.elementwise import binary, compare, unary, where
 from .cotangent import Cotangent, is_full, narrow
 
-__all__ = ["ELEMENTWISE", "Flow", "Rule"]
-
 Flow = tuple[Cotangent | None, ...]
 """For each source, what flows to it."""
 Rule = Callable[[Node, Cotangent], Flow]

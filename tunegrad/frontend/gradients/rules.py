@@ -17,8 +17,6 @@ from ..nodes.movement import inverse
 from .cotangent import Cotangent
 from .elementwise import ELEMENTWISE, Flow, Rule
 
-__all__ = ["flow"]
-
 
 def flow(n: Node, g: Cotangent) -> Flow:
     """The cotangents that flow from a node to each of its sources.

@@ -24,12 +24,6 @@ from tunegrad.ir.graph import GraphOp, Node
 
 from . import rewritten
 
-__all__ = [
-    "AS_IF", "STOP", "Argument", "Leaf", "argument", "arguments_of", "as_if", "flows_to",
-    "leaf", "leaves", "marks", "no_grad", "reaches", "recording", "stopped", "stops", "traced",
-    "tracing", "untraced", "without_identities",
-]  # fmt: skip
-
 STOP = "stop"
 AS_IF = "as if"
 

@@ -19,8 +19,6 @@ from tunegrad.trees import mapped
 
 from .graph import load_torch, name_of
 
-__all__ = ["Draws", "with_draws_as_inputs"]
-
 _DRAWN = frozenset(
     "aten." + name
     for name in (

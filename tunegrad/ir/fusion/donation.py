@@ -31,8 +31,6 @@ from ..layout import Layout
 from .parts import joined
 from .plan import Buffer, Launch, LaunchPlan
 
-__all__ = ["New", "in_place", "overwriting"]
-
 New = tuple[int, str]
 """An output, by its place among the outputs, that is the new value of the input of that name."""
 

@@ -20,8 +20,6 @@ from tunegrad.lazy import dataclass
 
 from .plan import LaunchPlan
 
-__all__ = ["least_memory", "live_bytes"]
-
 _Rank = Callable[[int, int], tuple[int, ...]]
 """Of a launch and the bytes that it adds; the least one is next."""
 

@@ -27,8 +27,6 @@ from ..layout import Layout
 from .axes import params_of
 from .plan import Buffer, Launch, LaunchPlan
 
-__all__ = ["joined", "separated", "sliced"]
-
 _Piece = tuple[int, int, int]
 """A buffer, the first element of it in a whole, and its size."""
 

@@ -21,8 +21,6 @@ from tunegrad.lazy import dataclass
 
 from .plan import Buffer, Launch, LaunchPlan
 
-__all__ = ["recomputed"]
-
 _SHARE = 1 / 60
 """Of a plan's time, as far as bytes and operations say, the part that may be added."""
 _OPERATIONS = 8

@@ -22,8 +22,6 @@ from ..index import clamped
 from ..kernel import Kernel, Reduce, Stage, Store, identity
 from .numeric import FOLDS, Array, bytes_of, compute, convert, to_compute, to_memory
 
-__all__ = ["FlatNode", "evaluate", "flat", "graph_in_float64", "in_float64", "unflat", "unrounded"]
-
 # ---- meaning
 #
 # The plain numpy meaning of a graph: the oracle that every other way to run one is compared with.

@@ -30,23 +30,6 @@ from ..index import Index, Valid
 from ..kernel import Axis, Kernel, Reduce, Stage, Store, identity
 from .numeric import FOLDS, Array, bytes_of, compute, convert, to_compute, to_memory
 
-__all__ = [
-    "CHUNK",
-    "Contraction",
-    "Points",
-    "Run",
-    "boxes_of",
-    "contraction_of",
-    "folds_at",
-    "interpret",
-    "interpret_at",
-    "interpret_steps",
-    "one_blas_thread",
-    "own_points",
-    "parts_of",
-]
-
-
 # ---- contraction
 #
 # Sums of products of a kernel as matrix products in float64: what makes numpy fast enough to be a

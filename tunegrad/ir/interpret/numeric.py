@@ -18,18 +18,6 @@ from numpy.typing import NDArray
 from ..dtypes import BF16, DType
 from ..expr import Op
 
-__all__ = [
-    "FOLDS",
-    "Array",
-    "bits_of_bf16",
-    "bytes_of",
-    "compute",
-    "convert",
-    "integer_power",
-    "to_compute",
-    "to_memory",
-]
-
 Array = NDArray[Any]
 
 _ERF = np.frompyfunc(math.erf, 1, 1)

@@ -22,14 +22,6 @@ from tunegrad.errors import KernelTextError
 
 from ..index import ALWAYS, NEVER, Atom, Element, FloorDiv, Index, Mod, Range, Valid, Var
 
-__all__ = [
-    "LARGEST",
-    "NAME",
-    "Scanner",
-    "parse_condition",
-    "parse_index",
-]
-
 LARGEST = 1 << 40
 """No number of a text is larger: extents, strides and limits of conditions are far below."""
 

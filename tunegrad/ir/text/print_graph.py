@@ -14,12 +14,6 @@ from typing import Any, cast
 
 from ..graph import ConstData, GraphOp, Node, topological
 
-__all__ = [
-    "described",
-    "print_dot",
-    "print_graph",
-]
-
 
 def print_graph(outputs: tuple[Node, ...]) -> str:
     """The text of a graph; equal graphs print alike, in any process."""

@@ -35,8 +35,6 @@ from ..expr import (
 from ..index import Element, Index, Valid, Var
 from ..kernel import Axis, Kernel, Param, Reduce, Store, overwriting_fault
 
-__all__ = ["verify_kernel"]
-
 BRUTE_FORCE = 1 << 22
 """Most points of a search through all values of some axes."""
 

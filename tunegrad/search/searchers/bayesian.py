@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.trial import FrozenTrial, Trial
 
-__all__ = ["BayesianSearcher", "optuna_installed", "quiet_optuna"]
-
 _FAILED = 1e9
 """The log seconds that a failure is told with: behind all that ran, so that it is avoided."""
 

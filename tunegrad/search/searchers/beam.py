@@ -29,8 +29,6 @@ from ..protocols import Proposal, SearchSpace
 from .ledger import Row, Traces, log_seconds
 from .one_by_one import TRIES, OneByOne, RandomChooser
 
-__all__ = ["BeamSearcher"]
-
 _Change = tuple[str, int]
 """(decision name, option to take instead)"""
 

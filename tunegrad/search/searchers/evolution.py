@@ -25,8 +25,6 @@ from ..protocols import SearchSpace
 from .ledger import Row, Traces
 from .one_by_one import TRIES, OneByOne, RandomChooser, cautious
 
-__all__ = ["EvolutionarySearcher"]
-
 _Choices = dict[str, int]
 _Key = tuple[tuple[str, int], ...]
 

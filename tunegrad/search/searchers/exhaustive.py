@@ -22,8 +22,6 @@ from tunegrad.trial import Measurement
 from ..protocols import Proposal, SearchSpace
 from .one_by_one import OneByOne
 
-__all__ = ["ExhaustiveSearcher", "decision_lists"]
-
 
 class _Prefix:
     """Takes the given choices in order, then defaults; remembers what it was asked."""

@@ -18,14 +18,6 @@ from tunegrad.trial import Measurement
 
 from ..protocols import Proposal, SearchSpace
 
-__all__ = [
-    "Ledger",
-    "Row",
-    "Traces",
-    "log_seconds",
-    "retrace",
-]
-
 _CLOCK_TICK_S = 1e-9
 """No time is taken to be less, so that its logarithm exists."""
 

@@ -17,14 +17,6 @@ from tunegrad.trial import Measurement
 from ..protocols import Proposal, SearchSpace
 from .ledger import Ledger, Traces
 
-__all__ = [
-    "TRIES",
-    "OneByOne",
-    "RandomChooser",
-    "cautious",
-]
-
-
 TRIES = 200
 """Ideas in a row that were old or not legal, after which a searcher is done."""
 

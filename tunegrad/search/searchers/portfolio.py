@@ -35,8 +35,6 @@ from .exhaustive import ExhaustiveSearcher
 from .ledger import Ledger, Traces, log_seconds
 from .random import RandomSearcher
 
-__all__ = ["PortfolioSearcher"]
-
 _TRIALS = 6.0
 """Number of trials that the trust in a searcher weighs as much as."""
 

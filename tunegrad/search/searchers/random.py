@@ -10,8 +10,6 @@ from tunegrad.trial import Measurement
 from ..protocols import Proposal, SearchSpace
 from .one_by_one import TRIES, OneByOne, RandomChooser
 
-__all__ = ["RandomSearcher"]
-
 
 class RandomSearcher(OneByOne):
     """Draws schedules uniformly, decision by decision, without repeats.

@@ -16,8 +16,6 @@ from .exhaustive import ExhaustiveSearcher
 from .portfolio import PortfolioSearcher
 from .random import RandomSearcher
 
-__all__ = ["check_searcher", "make_searcher", "searcher_names"]
-
 
 def searcher_names() -> tuple[str, ...]:
     """The names that a setting may give, in the order of ``config.Searcher``."""

@@ -28,8 +28,6 @@ from .dispatch import Dispatcher, Job, JobLost
 from .host import Missing, ModelRef, Packed, Part, Run, Source, packed
 from .work import Call, Failed
 
-__all__ = ["FleetBench"]
-
 _Pair = tuple[list[float], list[float]]
 """Samples of two models, in seconds."""
 

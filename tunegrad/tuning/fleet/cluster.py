@@ -35,19 +35,6 @@ from tunegrad.version import __version__
 from .dispatch import StationLost, StationRaised
 from .work import Answer, Call, EngineSpec, Station
 
-__all__ = [
-    "LOCAL",
-    "RELEASE",
-    "Crew",
-    "Machine",
-    "RayCluster",
-    "RayStations",
-    "choose_crew",
-    "kind_of",
-    "survey",
-    "why_not",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Machine:

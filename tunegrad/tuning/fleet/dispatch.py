@@ -25,8 +25,6 @@ from tunegrad.trial import Fingerprint
 
 from .work import Answer, Call
 
-__all__ = ["Dispatcher", "Job", "JobLost", "StationLost", "StationRaised", "Stations"]
-
 _PLACES = 2
 """Calls that a station holds: one runs while the next is on its way."""
 

@@ -24,17 +24,6 @@ from tunegrad.runtime import Argument
 from tunegrad.tuning.models import Compiled, ModelBench, WholeModel
 from tunegrad.tuning.models.work import MOST_BYTES
 
-__all__ = [
-    "Missing",
-    "ModelHost",
-    "ModelRef",
-    "Packed",
-    "Part",
-    "Run",
-    "packed",
-    "unpacked",
-]
-
 Source = LaunchPlan | tuple[Node, ...]
 """A plan, or the outputs of a graph."""
 

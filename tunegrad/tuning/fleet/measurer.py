@@ -25,8 +25,6 @@ from tunegrad.tuning.interrupt import Interrupt
 from .dispatch import Dispatcher, Job, JobLost
 from .work import Call
 
-__all__ = ["FleetMeasurer", "in_flight", "job_size"]
-
 _MOST_JOB = 8
 _LEAST_JOB = 4
 _ENOUGH = 64

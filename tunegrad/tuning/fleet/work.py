@@ -35,18 +35,6 @@ from tunegrad.tuning.models import LocalBench, expected_of
 
 from .host import ModelHost
 
-__all__ = [
-    "Answer",
-    "Call",
-    "DeviceEngine",
-    "Engine",
-    "EngineSpec",
-    "Failed",
-    "Method",
-    "Station",
-    "answered",
-]
-
 Method = Literal["hello", "measure", "machine_limits", "models"]
 
 

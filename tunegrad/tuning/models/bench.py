@@ -39,8 +39,6 @@ from .expected import Evaluation, Judge
 from .making import Compiled, WholeModel
 from .work import LEAST_TURNS, MOST_TURNS, RUNS, SETS, Answer, Order
 
-__all__ = ["LocalBench", "ModelBench", "Turns"]
-
 Turns = tuple[tuple[float, ...], ...]
 """Seconds of every launch of a model, turn by turn."""
 

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.devices.processes.pool import Ending, Finished
+from tunegrad.devices.processes.channel import Ending, Finished
 from tunegrad.errors import WrongResult
 from tunegrad.ir.dtypes import DType
 from tunegrad.ir.expr import Op
@@ -31,8 +31,6 @@ from tunegrad.ir.interpret.numeric import to_compute
 from tunegrad.runtime import Argument
 
 from .work import SETS, drawn
-
-__all__ = ["EVALUATE_S", "Evaluation", "Expected", "Judge", "Workers", "evaluated", "expected_of"]
 
 Array = NDArray[Any]
 

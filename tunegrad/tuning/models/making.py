@@ -21,13 +21,6 @@ if TYPE_CHECKING:
 
     from .bench import ModelBench
 
-__all__ = [
-    "Compiled",
-    "Models",
-    "WholeModel",
-    "culprit",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Compiled:

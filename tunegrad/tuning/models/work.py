@@ -32,24 +32,6 @@ from tunegrad.ir.fusion import LaunchPlan
 from tunegrad.ir.interpret.numeric import to_compute, to_memory
 from tunegrad.runtime import Argument, Code, Constants, Runner
 
-__all__ = [
-    "LEAST_TURNS",
-    "MOST_TURNS",
-    "RUNS",
-    "SETS",
-    "Answer",
-    "Order",
-    "check",
-    "drawn",
-    "pairs",
-    "plan_blob",
-    "put",
-    "runs",
-    "start_models",
-    "turn_order",
-    "turns",
-]
-
 
 def turn_order(count: int, turn: int) -> list[int]:
     """The order of ``count`` contestants in a turn: the start goes round, then the direction

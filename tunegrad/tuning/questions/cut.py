@@ -24,11 +24,6 @@ from tunegrad.search import LEAST_EFFECT
 
 from .question import PlanContext, PlanQuestion, decided_here
 
-__all__ = [
-    "choose_cuts",
-    "choose_images",
-]
-
 
 def choose_images(fusion: Fusion, context: PlanContext, deadline_s: float = inf) -> Images:
     """The form of a graph's images.

@@ -31,8 +31,6 @@ from .cut import choose_cuts, choose_images
 from .question import PlanContext
 from .variant import VariantCandidates, candidates_of, choose_variants
 
-__all__ = ["RACE_SHARE", "OutOfTrialsError", "PlanDecisions"]
-
 RACE_SHARE = 0.1
 """The part of a budget that races of one kind may take: plans, variants, schedules."""
 

@@ -31,18 +31,6 @@ from tunegrad.trial import Fingerprint, Policy, Status, Trial
 
 from ..race import PROOF_TURNS, Blamed, Choice, Met, Track, least_s, race
 
-__all__ = [
-    "DecisionRows",
-    "PlanContext",
-    "PlanQuestion",
-    "PlanTrack",
-    "decided_here",
-    "evidence_of",
-    "in_model",
-    "measured_here",
-    "status_of",
-]
-
 _STATUS = {
     CandidateCrashed: Status.CRASHED,
     CandidateTimeout: Status.TIMED_OUT,

@@ -36,15 +36,6 @@ from ..race import Blamed, Choice, ModelTrack, least_s, most_at_once, race
 from ..workload import HasKernels, KernelUse, Workload, shared_kernels, uses_of, with_variants
 from .question import DecisionRows, decided_here, measured_here
 
-__all__ = [
-    "Group",
-    "VariantCandidates",
-    "candidates_of",
-    "choose_variants",
-    "leave_but",
-    "narrowed_in_rounds",
-]
-
 _ROUNDS = 2
 """Rounds of the search: a variant that is not contending after one of them leaves."""
 

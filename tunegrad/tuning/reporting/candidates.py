@@ -24,8 +24,6 @@ from tunegrad.trial import Trial
 
 from .records import Parameter, Search
 
-__all__ = ["one_change", "search_of", "source_of", "tried_neighbour"]
-
 _ACTION = re.compile(r"\w+\((?:[^()]|\([^()]*\))*\)")
 
 _MOST_PARAMETERS, _MOST_VALUES, _MOST_NEIGHBOURS = 24, 400, 12

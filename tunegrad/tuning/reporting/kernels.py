@@ -32,20 +32,6 @@ from .records import (
     Source,
 )
 
-__all__ = [
-    "counted",
-    "entries_of",
-    "failures_of",
-    "model_of",
-    "needs",
-    "peers_of",
-    "progress_of",
-    "sources_of",
-    "statuses_of",
-    "swept",
-    "whole_models",
-]
-
 
 def entries_of(
     session: Session,

@@ -46,8 +46,6 @@ from .records import (
     facts_of,
 )
 
-__all__ = ["Judge", "gather"]
-
 Judge = Callable[[Contents, Sequence[str]], Judgement]
 """Says what sweeps found, and where levels began; findings of these sessions."""
 

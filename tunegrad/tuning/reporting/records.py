@@ -23,28 +23,6 @@ from ..end_to_end import EndToEnd
 from ..roofline import Roofline
 from ..workload import Workload, shared_kernels
 
-__all__ = [
-    "Beside",
-    "Failure",
-    "HistoryChart",
-    "Judgement",
-    "KernelEntry",
-    "KernelFacts",
-    "Latencies",
-    "Machine",
-    "Parameter",
-    "PeerTime",
-    "ReportPage",
-    "Search",
-    "SessionFacts",
-    "SessionLine",
-    "SessionPage",
-    "Source",
-    "facts_of",
-    "planned_facts",
-    "session_facts",
-]
-
 _MOST_CHARACTERS = 180
 """Of the layers of a kernel; files of a store hold words of 200."""
 
