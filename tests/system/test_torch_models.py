@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import tunegrad as tg
+from tunegrad.cli.app import run
 from tunegrad.errors import ModelError, StoreError, WeightsError
 from tunegrad.frontend import find_model
 from tunegrad.tune import show
@@ -235,19 +236,18 @@ def test_what_was_tuned_is_used_by_torch_compile(tmp_path: Path) -> None:
     assert outcomes_of(module, x, store) == {"hit"}
 
 
-def test_what_the_command_tuned_is_used_by_torch_compile(tmp_path: Path) -> None:
+def test_what_the_command_tuned_is_used_by_torch_compile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "mine.py").write_text(
         "import torch\n\n\ndef model():\n"
         "    return torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh()), torch.ones(2, 4)\n"
     )
     module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh())
 
-    run = [sys.executable, "-m", "tunegrad", "tune", "mine:model", "--budget", "600s",
-           "--max-trials", "6", "--store", "s.db", "--threads", "1"]  # fmt: skip
-    done = subprocess.run(
-        run, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=100
-    )
-    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(tmp_path)
+    words = "tune mine:model --budget 600s --max-trials 6 --store s.db --threads 1"
+    assert run(words.split()) == 0
     assert outcomes_of(module, torch.ones(2, 4), tmp_path / "s.db") == {"hit"}
 
 
@@ -258,7 +258,7 @@ def test_without_pytorch_there_is_one_line() -> None:
         "try: tg.from_torch(None, 1)\n"
         "except tg.errors.ModelError as e: print(e)\n"
     )
-    run = [sys.executable, "-c", code]
-    done = subprocess.run(run, check=False, capture_output=True, text=True, timeout=60)
+    python = [sys.executable, "-c", code]
+    done = subprocess.run(python, check=False, capture_output=True, text=True, timeout=60)
     assert done.stdout.startswith("models of PyTorch need it: pip install 'tunegrad[torch]'")
     assert done.stdout.count("\n") == 1

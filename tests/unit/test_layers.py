@@ -9,7 +9,9 @@ import importlib
 import re
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -42,41 +44,65 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 ROW = {name: row for row, names in enumerate(LAYERS) for name in names}
 
 
-def parsed(path: Path) -> ast.Module:
-    """The tree of a file."""
-    return ast.parse(path.read_text(encoding="utf-8"))
+class Source(NamedTuple):
+    """The parts of a file that the rules below are about."""
+
+    imports: list[ast.Import | ast.ImportFrom]
+    compared: list[ast.Compare]
+    docstrings: list[tuple[int, str]]
+
+    @classmethod
+    def of(cls, text: str) -> Source:
+        """All that stands anywhere in a text; docstrings with their lines, of private names too."""
+        found = cls([], [], [])
+        for node in ast.walk(ast.parse(text)):
+            match node:
+                case ast.Import() | ast.ImportFrom():
+                    found.imports.append(node)
+                case ast.Compare():
+                    found.compared.append(node)
+                case ast.Module() | ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                    if said := ast.get_docstring(node):
+                        found.docstrings.append((node.body[0].lineno, said))
+                case _:
+                    pass
+        return found
+
+
+@cache
+def read(path: Path) -> Source:
+    """A file of the package, parsed once for all rules."""
+    return Source.of(path.read_text(encoding="utf-8"))
 
 
 # ---- layers
 
 
-def imported(tree: ast.Module, package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+def imported(source: Source, package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
     """(line, first component under ``tunegrad``) of every import in a file, wherever it stands.
 
     ``package`` is the path of the package that the file is in, for relative imports.
     """
-    for node in ast.walk(tree):
+    for node in source.imports:
         if isinstance(node, ast.Import):
             names = [alias.name.split(".") for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = list(package[: len(package) - node.level + 1]) if node.level else []
             base += node.module.split(".") if node.module else []
             names = [[*base, alias.name] for alias in node.names]
-        else:
-            continue
         for parts in names:
             if parts[0] == "tunegrad" and len(parts) > 1:
                 yield node.lineno, parts[1]
 
 
-def broken(tree: ast.Module, path: Path) -> list[str]:
+def broken(source: Source, path: Path) -> list[str]:
     """Every import of the file ``path`` (relative to the package) that breaks the rule, in
     words.
     """
     package = ("tunegrad", *path.parent.parts)
     mine = path.parts[0].removesuffix(".py")
     faults = []
-    for line, theirs in imported(tree, package):
+    for line, theirs in imported(source, package):
         if theirs == mine or theirs not in ROW:
             continue  # itself, or a name that the package's front door exports
         if ROW[theirs] < ROW[mine]:
@@ -95,7 +121,7 @@ def modules() -> list[Path]:
 
 
 def test_every_import_runs_down() -> None:
-    faults = [fault for path in modules() for fault in broken(parsed(PACKAGE / path), path)]
+    faults = [fault for path in modules() for fault in broken(read(PACKAGE / path), path)]
     assert not faults, "\n".join(faults)
 
 
@@ -134,7 +160,7 @@ def test_import_linter_holds_the_same_layers() -> None:
     ],
 )
 def test_planted_fault_is_found(path: str, source: str, fault: str) -> None:
-    assert [text.split(": ", 1)[1] for text in broken(ast.parse(source), Path(path))] == [fault]
+    assert [text.split(": ", 1)[1] for text in broken(Source.of(source), Path(path))] == [fault]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +172,7 @@ def test_planted_fault_is_found(path: str, source: str, fault: str) -> None:
     ],
 )
 def test_downward_import_is_fine(path: str, source: str) -> None:
-    assert broken(ast.parse(source), Path(path)) == []
+    assert broken(Source.of(source), Path(path)) == []
 
 
 def test_nothing_above_the_devices_asks_for_a_kind_of_target() -> None:
@@ -155,8 +181,8 @@ def test_nothing_above_the_devices_asks_for_a_kind_of_target() -> None:
     for path in sorted(PACKAGE.rglob("*.py")):
         if "devices" in path.relative_to(PACKAGE).parts:
             continue
-        for node in ast.walk(parsed(path)):
-            sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+        for node in read(path).compared:
+            sides = [node.left, *node.comparators]
             words = {x.value for x in sides if isinstance(x, ast.Constant)}
             names = {x.attr for x in sides if isinstance(x, ast.Attribute)}
             if words & {"cpu", "gpu"} and "kind" in names:
@@ -179,14 +205,14 @@ FACES = (
 )
 
 
-def modules_behind(faces: tuple[str, ...], path: Path, tree: ast.Module) -> Iterator[str]:
+def modules_behind(faces: tuple[str, ...], path: Path, source: Source) -> Iterator[str]:
     """Imports of modules behind a face in the file ``path``, in words. Files of the face's own
     layer are not outside: what stands below ``ir`` may know its neighbours.
     """
     package = path.parent.parts
     mine = ".".join(path.parts[:2])
     theirs = [face for face in faces if not face.startswith(mine)]
-    for node in ast.walk(tree):
+    for node in source.imports:
         if not isinstance(node, ast.ImportFrom):
             continue
         base = list(package[: len(package) - node.level + 1]) if node.level else []
@@ -200,7 +226,7 @@ def test_faces_are_what_others_import() -> None:
     faults = [
         fault
         for path in sorted(PACKAGE.rglob("*.py"))
-        for fault in modules_behind(FACES, path.relative_to(ROOT), parsed(path))
+        for fault in modules_behind(FACES, path.relative_to(ROOT), read(path))
     ]
     assert not faults, "\n".join(faults)
 
@@ -212,10 +238,10 @@ def test_faces_have_the_names_that_they_list(face: str) -> None:
 
 
 def test_faces_a_deep_import_is_seen() -> None:
-    tree = ast.parse("from tunegrad.opts.lowering import emit")
-    assert list(modules_behind(FACES, Path("tunegrad/db/a.py"), tree))
-    assert not list(modules_behind(FACES, Path("tunegrad/opts/a.py"), tree))
-    assert not list(modules_behind(FACES, Path("tunegrad/db/a.py"), ast.parse("import tunegrad")))
+    deep, whole = Source.of("from tunegrad.opts.lowering import emit"), Source.of("import tunegrad")
+    assert list(modules_behind(FACES, Path("tunegrad/db/a.py"), deep))
+    assert not list(modules_behind(FACES, Path("tunegrad/opts/a.py"), deep))
+    assert not list(modules_behind(FACES, Path("tunegrad/db/a.py"), whole))
 
 
 # ---- docstrings
@@ -223,14 +249,6 @@ def test_faces_a_deep_import_is_seen() -> None:
 QUESTION = re.compile(r"(How|What|When|Where|Whether|Which|Who|Whom|Whose|Why)\b")
 SHARE = 0.02
 """The part of all docstrings that may still open with a question word."""
-
-_Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-
-
-def docstrings(tree: ast.Module) -> list[tuple[int, str]]:
-    """Line and text of each docstring in a file, of public and private names alike."""
-    nodes = (n for n in ast.walk(tree) if isinstance(n, _Documented))
-    return [(n.body[0].lineno, text) for n in nodes if (text := ast.get_docstring(n))]
 
 
 @pytest.mark.parametrize(
@@ -247,14 +265,14 @@ def docstrings(tree: ast.Module) -> list[tuple[int, str]]:
 def test_question_words_are_found_at_the_start_of_docstrings_alone(
     source: str, opens: bool
 ) -> None:
-    assert any(QUESTION.match(text) for _, text in docstrings(ast.parse(source))) == opens
+    assert any(QUESTION.match(text) for _, text in Source.of(source).docstrings) == opens
 
 
 def test_docstrings_of_the_package_open_with_a_verb_or_a_noun() -> None:
     count = 0
     found: list[str] = []
     for path in sorted(PACKAGE.rglob("*.py")):
-        for line, text in docstrings(parsed(path)):
+        for line, text in read(path).docstrings:
             count += 1
             if QUESTION.match(text):
                 found.append(f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0]}")
