@@ -30,7 +30,6 @@ from tests.graph_builders import (
     weight,
 )
 from tunegrad.ir import graph as g
-from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Op
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import LAST, ROWS, LaunchPlan, blocked, schedule
@@ -221,31 +220,6 @@ def test_kernels_keep_only_images_channels_last() -> None:
     assert all(b.layout.is_row_major for b in plan.buffers if b.role != "temp")
     attention = schedule((encoder_layer(tensor("x", 8, 24), 3, 32),))
     assert all(b.layout.is_row_major for b in attention.buffers)
-
-
-def long_chain(steps: int, salt: float) -> Node:
-    """About three nodes a step, a reduction in every third; no node is another chain's of another
-    ``salt``.
-    """
-    y = scale(tensor("x", 8, 8), salt)
-    for i in range(steps):
-        if i % 3 == 2:
-            y = g.elementwise(Op.SUB, y, g.expand(g.reduce(Op.MAX, y, (1,)), y.shape))
-        else:
-            y = add(scale(y, 0.5), g.full(1, y.shape, F32))
-    return y
-
-
-def test_kernels_of_ten_times_the_nodes_take_ten_times_the_work() -> None:
-    schedule((long_chain(300, 0.25),))  # what is remembered from the first call on is not counted
-    short, long = long_chain(300, 2.0), long_chain(3_000, 4.0)
-    assert len(g.topological((long,))) > 7_000
-    plans: list[LaunchPlan] = []
-    few = calls_of(lambda: plans.append(schedule((short,))))
-    many = calls_of(lambda: plans.append(schedule((long,))))
-    assert few > 10_000
-    assert many < 11.5 * few  # a quadratic scheduler calls a hundred times as often
-    assert len(plans[1].launches) <= 10 * len(plans[0].launches) + 1
 
 
 def blocks(count: int, salt: float) -> Node:

@@ -30,7 +30,7 @@ class Classifier(nn.Module):
 def test_plain_model_is_tuned_explained_and_loaded(tmp_path: Path) -> None:
     model = tg.Model.of("classifier", Classifier, [tg.InputSpec("x", (8, 64))])
     store = tmp_path / "s.db"
-    report = tg.tune(model, budget_s=600.0, max_trials=20, store=store, threads=THREADS)
+    report = tg.tune(model, budget_s=600.0, max_trials=6, store=store, threads=THREADS)
     assert report.model == "classifier"
     assert report.rows
     assert not report.mismatch

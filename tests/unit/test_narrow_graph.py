@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -118,10 +119,16 @@ def test_factors_are_stored_narrow_on_a_target_with_a_unit_unless_strict(
     assert len(schedule(nodes).launches) == kernels
 
 
+@cache
+def plans(name: str, dtype: DType) -> tuple[LaunchPlan, LaunchPlan]:
+    """A model's plan as it is, and narrow; made once for the tests below."""
+    nodes = fold_constants(nodes_of(MODELS[name]))
+    return schedule(nodes), schedule(fold_constants(narrowed(nodes, dtype)))
+
+
 @pytest.mark.parametrize(("name", "dtype"), each_once([*MODELS], [F16, BF16]))
 def test_the_kernels_of_a_model_are_the_same_ones(name: str, dtype: DType) -> None:
-    nodes = fold_constants(nodes_of(MODELS[name]))
-    before, after = schedule(nodes), schedule(fold_constants(narrowed(nodes, dtype)))
+    before, after = plans(name, dtype)
     assert [x.kernel.name for x in after.launches] == [x.kernel.name for x in before.launches]
     shapes = [[p.shape for p in x.kernel.params] for x in before.launches]
     assert [[p.shape for p in x.kernel.params] for x in after.launches] == shapes
@@ -129,11 +136,11 @@ def test_the_kernels_of_a_model_are_the_same_ones(name: str, dtype: DType) -> No
 
 @pytest.mark.parametrize(("name", "dtype"), each_once([*MODELS], [F16, BF16]))
 def test_every_intermediate_but_statistics_is_narrow(name: str, dtype: DType) -> None:
-    buffers = schedule(fold_constants(narrowed(fold_constants(nodes_of(MODELS[name])), dtype)))
-    wide = [b for b in buffers.buffers if b.role == "temp" and b.dtype == F32]
+    _, plan = plans(name, dtype)
+    wide = [b for b in plan.buffers if b.role == "temp" and b.dtype == F32]
     pooled = 2048 if name == "resnet50" else 512
     assert [b.layout.size for b in wide] == ([pooled] if name.startswith("resnet") else [])
-    matrices = [b for b in buffers.buffers if b.role == "const" and sum(e > 1 for e in b.shape) > 1]
+    matrices = [b for b in plan.buffers if b.role == "const" and sum(e > 1 for e in b.shape) > 1]
     assert matrices
     assert {b.dtype for b in matrices} == {dtype}
 
@@ -152,12 +159,10 @@ def test_what_is_computed_is_rounded_where_it_is_stored_only(
 
 @pytest.mark.parametrize(("name", "dtype"), each_once([*MODELS], [F16, BF16]))
 def test_weights_take_half(name: str, dtype: DType) -> None:
-    def weights(nodes: tuple[Node, ...]) -> int:
-        return sum(b.nbytes for b in schedule(nodes).buffers if b.role == "const")
-
-    nodes = fold_constants(nodes_of(MODELS[name]))
-    ratio = weights(fold_constants(narrowed(nodes, dtype))) / weights(nodes)
-    assert 0.5 <= ratio < 0.52
+    whole, narrow = (
+        sum(b.nbytes for b in made.buffers if b.role == "const") for made in plans(name, dtype)
+    )
+    assert 0.5 <= narrow / whole < 0.52
 
 
 @NARROW
