@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -14,6 +15,9 @@ import time
 from pathlib import Path
 
 import pytest
+
+from tunegrad.db import open_store
+from tunegrad.devices.host.facts import fingerprint, host_target
 
 pytestmark = pytest.mark.timing
 
@@ -40,6 +44,14 @@ class Screen:
             except OSError:  # the other end was closed
                 pytest.fail(f"no {pattern!r} in {self.text[-2000:]!r}")
 
+    def rest(self) -> None:
+        """Read what comes until the other end is closed."""
+        try:
+            while select.select([self._master], [], [], LIMIT_S)[0]:
+                self.text += os.read(self._master, 65536).decode("utf-8", "replace")
+        except OSError:
+            pass
+
     def clock_after(self) -> int:
         """The seconds that the clock shows next, once it shows others than now."""
         self.until("0:[0-9]{2} of 1:00")
@@ -49,12 +61,13 @@ class Screen:
         return int(re.findall("0:([0-9]{2}) of 1:00", self.text)[-1])
 
 
-def test_search_ticks_through_its_phases_and_acknowledges_ctrl_c(tmp_path: Path) -> None:
+def test_search_ticks_through_its_phases_and_keeps_the_best_after_ctrl_c(tmp_path: Path) -> None:
+    """That SIGTERM and SIGHUP are held back alike is a test of the handler."""
     master, slave = pty.openpty()
     termios.tcsetwinsize(slave, (24, 80))
     process = subprocess.Popen(
         [sys.executable, "-m", "tunegrad", "tune", "mlp", "--budget", "60s", "--patience", "0",
-         "--store", "s.db"],
+         "--store", "s.db", "--threads", "1", "--json"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=slave, text=True,
         env={**os.environ, "PYTHONPATH": str(TREE), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"},
     )  # fmt: skip
@@ -68,9 +81,22 @@ def test_search_ticks_through_its_phases_and_acknowledges_ctrl_c(tmp_path: Path)
         process.send_signal(signal.SIGINT)
         screen.until("stopping, keeping the best so far")
         out, _ = process.communicate(timeout=LIMIT_S)
+        screen.rest()
     finally:
         process.kill()
         os.close(master)
     assert process.returncode == 130, "it was stopped, and did not use up its minute"
-    assert "matmul 10x512" in out
+    assert "interrupted: the best so far is kept" in screen.text
+    assert "leaked" not in screen.text
+    assert [p.name for p in tmp_path.iterdir()] == ["s.db"]
+    report = json.loads(out)
+    assert report["interrupted"] is True
+    here = fingerprint(host_target(1))
+    with open_store(tmp_path / "s.db") as store:
+        (session,) = store.sessions()
+        assert session.ended_s is not None
+        winners = {
+            row["key"]: store.promotions(row["key"], here)[-1][0].actions for row in report["rows"]
+        }
+    assert winners == {row["key"]: row["actions"] for row in report["rows"]}
     assert clocks == sorted(set(clocks)), "the clock goes on"
