@@ -155,9 +155,10 @@ def _chain(tree: LoopTree, stage: int) -> list[Loop]:
 
 def _step(extent: int, most: int) -> int:
     """Iterations of a block: a divisor of the extent above a quarter of the most, where there is
-    one.
+    one, else as many as make blocks nearly even.
     """
-    return next((d for d in range(most, most // 4, -1) if extent % d == 0), most)
+    even = -(-extent // -(-extent // most))
+    return next((d for d in range(most, most // 4, -1) if extent % d == 0), even)
 
 
 _ONE_ROUND = 16
