@@ -45,6 +45,7 @@ from tunegrad.ir.rewrites import (
     quad_dots,
     quantised,
     round_factors,
+    single_scales,
     switched,
     whole_biases,
 )
@@ -404,6 +405,7 @@ def scaled_sums(rng: random.Random, *, whole: bool = False) -> tuple[Node, dict[
     """
     drawn = np.random.default_rng(rng.randrange(1 << 30))
     conv = rng.random() < 0.5
+    apart = whole and rng.random() < 0.2  # each is divided by a number of its own
     shape = (1, 4, 5, 6) if conv else (3, 16)
 
     def layer(name: str) -> Tensor:
@@ -413,16 +415,20 @@ def scaled_sums(rng: random.Random, *, whole: bool = False) -> tuple[Node, dict[
         weights = w.cast("f32") * Tensor.constant(by)
         made = x.conv2d(weights, padding=1) if conv else x @ weights
         if whole:
-            most = rng.choice((1000, 1000, (1 << 31) - 1))  # of a sum the last passes 2^31
-            steps = drawn.integers(most - 2000, most, by.reshape(-1).shape, np.int32)
+            most = rng.choice((1000, 1000, (1 << 31) - 1, 1 << 32))  # of a sum most pass 2^31
+            steps = drawn.integers(most - 2000, most, by.reshape(-1).shape)
+            steps = steps.astype(np.int64 if most >> 31 else np.int32)
             scale = by.reshape(-1) * np.float32(0.02 * rng.choice((1.0, 1.0, 1.5)))
             added = Tensor.constant(steps).cast("f32") * Tensor.constant(scale)
+            if apart:
+                made, added = made / 0.25, added / 0.75
             return made + (added.reshape(8, 1, 1) if conv else added)
         bias = drawn.uniform(1, 2, (8, 1, 1) if conv else (8,)).astype(np.float32)
         return made + Tensor.constant(bias) if rng.random() < 0.8 else made
 
     total = layer("x") + layer("y") if not whole and rng.random() < 0.5 else layer("x")
-    total = total / Tensor.constant(np.float32(rng.choice((0.03, 0.5, 3.0))))
+    if not apart:
+        total = total / Tensor.constant(np.float32(rng.choice((0.03, 0.5, 3.0))))
     return total.node, {name: small_bytes(rng, shape, U8) for name in "xy"}
 
 
@@ -485,13 +491,15 @@ def scales(rng: random.Random) -> None:
 def biases(rng: random.Random) -> None:
     """Biases of integers are added to the sums of integers that have their scale."""
     changed = 0
-    for _ in range(20):
+    for _ in range(80):
         drawn, inputs = scaled_sums(rng, whole=True)
-        (before,) = joined_scales(quad_dots((drawn,), VNNI, floats=True))
+        (joint,) = joined_scales(quad_dots((drawn,), VNNI, floats=True))
+        (before,) = single_scales((joint,))
+        kept("scales as numbers", joint, before, inputs)
         (after,) = whole_biases((before,))
         changed += after is not before
         kept("biases", before, after, inputs, rounds=True)
-    assert 0 < changed < 20
+    assert 0 < changed < 80
 
 
 def quantised_products(rng: random.Random) -> None:

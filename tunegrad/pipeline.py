@@ -41,6 +41,7 @@ from tunegrad.ir.rewrites import (
     pair_dots,
     quad_dots,
     round_factors,
+    single_scales,
     whole_biases,
 )
 from tunegrad.ir.target import Target
@@ -125,8 +126,9 @@ def _pack_bytes(graph: Rewritten, context: GraphContext) -> Rewritten:
 
 
 def _join_scales(graph: Rewritten, context: GraphContext) -> Rewritten:
-    """Constant scales between bytes as one. They are compared before they are computed: as products
-    and quotients they are equal, as numbers they are rounded.
+    """Constant scales between bytes as one, biases of integers in sums of integers. Each step is
+    compared before the next one computes what it makes: as products and quotients they are equal,
+    as numbers they are rounded.
     """
     if context.numerics == "strict":
         return graph
@@ -134,7 +136,10 @@ def _join_scales(graph: Rewritten, context: GraphContext) -> Rewritten:
     if made is graph:
         return graph
     validated_rewrite(context.given, made.outputs, made.steps)
-    outputs = whole_biases(made.outputs)
+    outputs = made.outputs
+    for rule in (single_scales, whole_biases):
+        after = Rewritten(outputs).by(rule)
+        outputs = validated_rewrite(outputs, after.outputs, after.steps)
     return Rewritten(outputs, since=outputs)
 
 

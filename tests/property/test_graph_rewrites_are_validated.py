@@ -22,14 +22,17 @@ from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import Fusion
 from tunegrad.ir.graph import Node, Step
 from tunegrad.ir.interpret.evaluate import evaluate
-from tunegrad.ir.rewrites import quad_dots
+from tunegrad.ir.rewrites import joined_scales, quad_dots, single_scales, whole_biases
 from tunegrad.ir.validate import check_rewrite
+from tunegrad.opts import run_passes
+from tunegrad.pipeline import GRAPH_PASSES, GraphContext, Rewritten
 
 LAWS = (
     "folding of maps", "folding of shapes", "folding of parts", "repeated", "pairs", "quads",
     "dequantised",
     "tf32",
     "scales",
+    "biases",
 )  # fmt: skip
 
 UNSEEN = {
@@ -117,6 +120,30 @@ def test_a_sum_of_bytes_that_wraps_around_is_seen(case: str) -> None:
     assert quad_dots(wraps, VNNI, floats=True) == wraps
     with planted(doubled), pytest.raises(WrongPlan, match="is not what it was rewritten to"):
         check_rewrite(wraps, *rewritten(wraps))
+
+
+def test_a_wrong_bias_of_one_channel_in_many_is_seen() -> None:
+    channels, drawn = 900, np.random.default_rng(0)
+    scales = drawn.uniform(0.001, 0.003, channels).astype(np.float32)
+    biases = Tensor.constant(drawn.integers(-999, 999, channels, np.int32)).cast("f32")
+    x = Tensor.input("x", (3, 16), "u8").cast("f32") * 0.02
+    w = Tensor.constant(drawn.integers(-99, 99, (16, channels), np.int8)).cast("f32")
+    y = x @ (w * Tensor.constant(scales)) + biases * Tensor.constant(scales * np.float32(0.02))
+    given = ((y / 0.05).node,)
+
+    def passed() -> tuple[Node, ...]:
+        return run_passes(GRAPH_PASSES, Rewritten(given), GraphContext(given, VNNI)).outputs
+
+    joined = joined_scales(quad_dots(given, VNNI, floats=True))
+    assert whole_biases(single_scales(joined)) != single_scales(joined)
+    assert passed()
+    line = "kind = I32 if whole else F32"
+    for channel in (0, 137, 450, channels - 1):
+        more = f"(np.arange(added.size) == {channel}).reshape(added.shape)"
+        wrong = f"{line}\n    added = added + {more}"
+        fault = Fault("a wrong bias", "rewrites.scales:_whole_bias", line, wrong, "")
+        with planted(fault), pytest.raises(WrongPlan, match="is not what it was rewritten to"):
+            passed()
 
 
 def test_a_sum_of_integers_that_stays_excuses_no_wrong_rounding() -> None:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from .ranges import guarded as guarded
     from .ranges import interval as interval
     from .ranges import unchecked as unchecked
+    from .ranges import wraps as wraps
     from .scales import joined_scales as joined_scales
+    from .scales import single_scales as single_scales
     from .scales import whole_biases as whole_biases
     from .sums import rewritten as rewritten
     from .sums import stored_once as stored_once
@@ -33,8 +35,8 @@ else:
             "narrow": "narrowed",
             "packed_dots": "bytes_refused pair_dots quad_dots round_factors",
             "quantise": "Product Scale find_products quantised switched weight_in_bytes",
-            "ranges": "Guard guarded interval unchecked",
-            "scales": "joined_scales whole_biases",
+            "ranges": "Guard guarded interval unchecked wraps",
+            "scales": "joined_scales single_scales whole_biases",
             "sums": "rewritten stored_once",
         },
     )

@@ -31,7 +31,7 @@ from typing import cast as typed
 from tunegrad.lazy import dataclass
 
 from .. import graph as g
-from ..dtypes import I32, I64, U32, U64
+from ..dtypes import I32, I64, U32, U64, DType
 from ..expr import Op
 from ..graph import Bounds, ConstData, GraphOp, Node, topological
 from .sums import is_known
@@ -115,6 +115,14 @@ def interval(n: Node) -> tuple[int, int]:
     return _Intervals().of(n, _NESTED)
 
 
+def wraps(n: Node) -> bool:
+    """False where the last operation of a tensor of integers gives none beyond its dtype, by what
+    it is of.
+    """
+    found = _Intervals().by_op(n, _NESTED)
+    return found is None or found[0] < n.dtype.least or found[1] > n.dtype.greatest
+
+
 def _unchecked(order: list[Node]) -> Mapping[Node, Node]:
     """By node, the same without WITHIN below it."""
     new: dict[Node, Node] = {}
@@ -157,13 +165,13 @@ class _Intervals:
         known = self._found.get(n)
         if known is None:
             known = (0, 1) if n.dtype.is_bool else (n.dtype.least, n.dtype.greatest)
-            found = self._by_op(n, nested - 1) if nested and n.size else None
+            found = self.by_op(n, nested - 1) if nested and n.size else None
             if found is not None and known[0] <= found[0] and found[1] <= known[1]:
                 known = found
             self._found[n] = known
         return known
 
-    def _by_op(self, n: Node, nested: int) -> _Interval | None:
+    def by_op(self, n: Node, nested: int) -> _Interval | None:
         """By the operation of a node that has elements; None where it does not tell. Beyond the
         dtype it may be anything, since numbers wrap around there.
         """
@@ -175,6 +183,9 @@ class _Intervals:
             return value, value
         if n.op is GraphOp.IOTA:
             return 0, n.shape[typed(int, n.arg)] - 1
+        if n.arg is Op.DOT4:
+            low, high = _of_map(Op.MUL, [_bytes_in(s.dtype) for s in n.srcs]) or (0, 0)
+            return Op.QUAD.arity * low, Op.QUAD.arity * high
         if not n.srcs or not all(s.dtype.is_int or s.dtype.is_bool for s in n.srcs):
             return None
         if n.op is GraphOp.MAP:
@@ -190,6 +201,11 @@ class _Intervals:
                 return None
             return (low, high) if op is not Op.ADD else (low * count, high * count)
         return (min(low, 0), max(high, 0)) if n.op is GraphOp.PAD else (low, high)
+
+
+def _bytes_in(word: DType) -> _Interval:
+    of = typed(DType, word.of)
+    return of.least, of.greatest
 
 
 def _of_map(op: Op, values: list[_Interval]) -> _Interval | None:

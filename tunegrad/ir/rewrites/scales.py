@@ -34,7 +34,7 @@ from ..graph import MOVEMENT, GraphOp, Node, Step, topological
 from ..interpret.numeric import Array, convert
 from .sums import Repeats, applied, chain, is_known, rewritten, stepped, sum_of_products
 
-__all__ = ["joined_scales", "whole_biases"]
+__all__ = ["joined_scales", "single_scales", "whole_biases"]
 
 _MOST = 2.0**30
 """The bound of scales and of their reciprocals: a product of three is a normal number."""
@@ -172,13 +172,28 @@ def _of_bytes(y: Node, by: Node, known: dict[Node, bool]) -> Node | None:
     )
 
 
-def whole_biases(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
-    """The same outputs with biases of integers added to the sums of integers that have their scale,
-    to the last bit. As numbers the scales are equal, as products they are not: what is rewritten is
-    no more the same in a field, so it is validated before.
+def single_scales(outputs: tuple[Node, ...], steps: list[Step] | None = None) -> tuple[Node, ...]:
+    """The same outputs with each product of constant scales, which one number divides, as what it
+    is rounded to: the scale of a bias may be that number.
     """
     known: dict[Node, bool] = {}
-    return rewritten(outputs, lambda n: _whole_bias(n, known))
+    new: dict[Node, Node] = {}
+    for n in topological(outputs):
+        if n.op is GraphOp.MAP and n.arg is Op.DIV and n.dtype == F32 and is_known(n, known):
+            scale = chain(n.srcs[0])[0]
+            if scale.arg is Op.MUL and _is_whole(scale.srcs[0]):
+                scale = scale.srcs[1]
+            if chain(scale)[0].op in (GraphOp.MAP, GraphOp.CAST):
+                new[scale] = g.const(values_of(scale), F32)
+    return rewritten(outputs, new.get, steps)
+
+
+def whole_biases(outputs: tuple[Node, ...], steps: list[Step] | None = None) -> tuple[Node, ...]:
+    """The same outputs with biases of integers added to the sums of integers that have their scale,
+    to the last bit, after ``single_scales``.
+    """
+    known: dict[Node, bool] = {}
+    return rewritten(outputs, lambda n: _whole_bias(n, known), steps)
 
 
 def _whole_bias(n: Node, known: dict[Node, bool]) -> Node | None:
@@ -213,6 +228,8 @@ def _whole_bias(n: Node, known: dict[Node, bool]) -> Node | None:
     if (values_of(_one_of(_spread(quotient.srcs[0], x.shape))) != small(steps.srcs[1])).any():
         return None
     added = small(_integers(steps.srcs[0]))
+    if (added.astype(np.float32) != small(steps.srcs[0])).any():  # integers of 64 bits
+        return None
     if _greatest(total) + int(abs(added.astype(np.int64)).max()) >= (1 << 31 if whole else _EXACT):
         return None
     kind = I32 if whole else F32

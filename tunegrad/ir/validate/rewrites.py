@@ -55,7 +55,8 @@ from ..graph import (
 )
 from ..interpret.evaluate import evaluate
 from ..interpret.numeric import Array, compute, convert, to_compute
-from ..rewrites.ranges import Guard, guarded
+from ..rewrites.ranges import Guard, guarded, wraps
+from ..rewrites.sums import chain
 from .graphs import (
     SAMPLED_TERMS,
     At,
@@ -353,8 +354,14 @@ class _Pair:
         seed = f"{made.op} {made.shape} {image.op} {[n.shape for n in image.srcs]}"
         self.seed = int.from_bytes(hashlib.sha256(seed.encode()).digest()[:4], "big")
         terms = _terms(cone)
-        count = min(_MOST, max(_LEAST, SAMPLED_TERMS // max(1, terms)))
+        biased = _adds_biases(made, image)
+        if biased:
+            _check_wraps(made, image)
         if before is None:
+            worked_out = _terms(n for n in cone if n not in self.opaque)
+            count = min(_MOST, max(_LEAST, SAMPLED_TERMS // worked_out))
+            if biased:  # each element of a bias by itself
+                count = min(SAMPLED_TERMS, max(count, *made.shape) + _LEAST)
             at = sampled(made.shape, count, borders(cone), self.seed)
         else:
             at = self._again(before.differ, cone)
@@ -363,6 +370,7 @@ class _Pair:
             before.integral
             if before
             else _sums_integers(made, (n for n in cone if n not in self.opaque))
+            or biased
             or _moves_scales(made, image)
         )
         self.integral: bool = integral
@@ -491,10 +499,26 @@ def _moves_scales(made: Node, image: Node) -> bool:
         return False
     if made.op is GraphOp.REDUCE:
         return image.op is GraphOp.MAP and image.arg is Op.MUL
-    while image.op in MOVEMENT:
-        image = image.srcs[0]
+    image = chain(image)[0]
     quotient = made.op is GraphOp.MAP and made.arg is Op.DIV
     return quotient and image.op is GraphOp.MAP and image.arg in (Op.ADD, Op.MUL)
+
+
+def _adds_biases(made: Node, image: Node) -> bool:
+    """True if a sum of f32 became a product: the sums of integers that it scales, with what was
+    added to them before.
+    """
+    (n, _), (m, _) = chain(made), chain(image)
+    return made.dtype == F32 and n.op is m.op is GraphOp.MAP and (n.arg, m.arg) == (Op.ADD, Op.MUL)
+
+
+def _check_wraps(made: Node, image: Node) -> None:
+    """Raise WrongPlan where integers of a rewritten sum may pass the ends of their type."""
+    total = chain(image)[0].srcs[0]
+    while total.op is GraphOp.CAST or total.op in MOVEMENT:
+        total = total.srcs[0]
+    if total.dtype.is_int and total.op is GraphOp.MAP and wraps(total):
+        raise WrongPlan(f"graph: {_shown(made)} became {_shown(image)}, whose integers may wrap")
 
 
 def _common(
@@ -563,7 +587,7 @@ def _height(n: Node, heights: dict[Node, int]) -> int:
     return heights[n]
 
 
-def _terms(cone: list[Node]) -> int:
+def _terms(cone: Iterable[Node]) -> int:
     """Terms of the sums behind one element, about."""
     found = 1
     for n in cone:
