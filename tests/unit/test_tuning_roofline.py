@@ -123,3 +123,38 @@ def test_a_time_that_no_program_takes_is_refused_with_both_figures() -> None:
         use.kernel, beyond / 15e9 / 3.1
     )
     assert roofline.refusal(use.kernel, beyond / 15e9 / 2.9) == ""
+
+
+def elementwise(n: int) -> Kernel:
+    (use,) = workload_of_function(lambda x: x + 1.0, (np.ones(n, np.float32),)).kernels
+    return use.kernel
+
+
+def test_a_time_that_no_second_level_cache_allows_is_refused() -> None:
+    """What returns at once takes less than it takes to read a few first-level caches."""
+    roofline, kernel = Roofline(LIMITS, TARGET), elementwise(100_000)
+    beyond = 400_000 - 2 * TARGET.l1_bytes
+    assert kernel.unique_bytes < TARGET.cached_bytes
+    assert f"{beyond} bytes beyond what first-level caches hold, at 100 GB/s" in roofline.refusal(
+        kernel, beyond / 100e9 / 3.1
+    )
+    assert roofline.refusal(kernel, beyond / 100e9 / 2.9) == ""
+    assert roofline.refusal(elementwise(16_000), 1e-9) == ""  # the first level holds it
+
+
+PARTS = {
+    "rows": lambda x: x[5:9] * 2.0,
+    "each hundredth column": lambda x: x[:, ::100] * 2.0,
+    "a diagonal": lambda x: x.diagonal() * 2.0,
+    "a window of one row": lambda x: x[7:8].avg_pool1d(3, stride=1),
+    "what a pad lets through": lambda x: x[:4].pad(((0, 2000), (0, 0))).sum(0),
+    "some of its rows": lambda x: x.index_select(0, Tensor(np.arange(4, dtype=np.int64))) * 2.0,
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_kernel_that_reads_a_part_of_a_large_tensor_may_be_fast(part: str) -> None:
+    """As slices of a table are, which took a default for wrong."""
+    roofline, shape = Roofline(LIMITS, TARGET), (2000, 2000)
+    for use in workload_of_function(PARTS[part], (np.ones(shape, np.float32),)).kernels:
+        assert roofline.refusal(use.kernel, 2e-5) == "", use.kernel.text

@@ -15,7 +15,7 @@ import numpy as np
 
 from tunegrad.devices import MachineLimits
 from tunegrad.ir.expr import PRODUCTS, Apply, Cast, Expr, Load, Op
-from tunegrad.ir.index import Range, Valid
+from tunegrad.ir.index import Index, Range, Valid
 from tunegrad.ir.kernel import Kernel, Reduce
 from tunegrad.ir.target import Target
 from tunegrad.opts import product_rate
@@ -94,17 +94,26 @@ class Roofline:
     def refusal(self, kernel: Kernel, seconds: float) -> str:
         """Reason for which a time can not be one of the kernel, with both figures; '' where it can.
 
-        ``_FASTER`` times as fast as the measured peaks of its sums of products, or of the memory
-        for what no cache holds, is no schedule: something was not computed. What lies in caches is
-        not bounded here: the first level's bandwidth was not measured.
+        ``_FASTER`` times as fast as the measured peaks of its sums of products, of the memory for
+        what no cache holds, or of second-level caches for what no first-level cache holds, is no
+        schedule: something was not computed.
         """
-        beyond = kernel.unique_bytes - self.target.cached_bytes
-        if 0 < seconds * _FASTER < beyond / (self.memory_bytes_per_s or inf):
-            return (
-                f"took {seconds:.4g} s, at least {beyond / self.memory_bytes_per_s:.4g} s are "
-                f"possible: {beyond} bytes beyond what caches hold, at "
-                f"{self.memory_bytes_per_s / 1e9:.4g} GB/s as the machine was measured"
-            )
+        read, written = _least_bytes(kernel)
+        moves = (
+            (read + written - self.target.cached_bytes, self.memory_bytes_per_s, "caches hold"),
+            (
+                max(read, written) - self.target.threads * self.target.l1_bytes,
+                self.cache_bytes_per_s,
+                "first-level caches hold",
+            ),
+        )
+        for beyond, bandwidth, what in moves:
+            if 0 < seconds * _FASTER < beyond / (bandwidth or inf):
+                return (
+                    f"took {seconds:.4g} s, at least {beyond / bandwidth:.4g} s are "
+                    f"possible: {beyond} bytes beyond what {what}, at "
+                    f"{bandwidth / 1e9:.4g} GB/s as the machine was measured"
+                )
         flops, rate = needed_flops(kernel), self.flops_per_s(kernel)
         sums = any(isinstance(s, Reduce) and _is_product(s) for s in kernel.stages)
         if sums and 0 < seconds * _FASTER < flops / rate:
@@ -132,6 +141,33 @@ class Roofline:
     def pct_peak(self, kernel: Kernel, seconds: float) -> float:
         """Per cent of the nearer bound that a run of ``seconds`` reaches; 0 if it never ran."""
         return 100.0 * self.bound_s(kernel) / seconds if 0 < seconds < inf else 0.0
+
+
+def _least_bytes(kernel: Kernel) -> tuple[int, int]:
+    """Bytes that any schedule reads and writes: of a parameter of which a part is read, that part;
+    of one that is read in several places, the largest of them.
+    """
+    extents = {a.name: a.extent for a in kernel.all_axes()}
+
+    def elements(index: tuple[Index, ...], valid: Valid) -> int:
+        each = (min(i.hi - i.lo + 1, prod(extents[n] for n in i.names())) for i in index)
+        names = frozenset[str]().union(*(i.names() for i in index))
+        return int(min(prod(each), prod(extents[n] for n in names)) * _share(valid))
+
+    read, written = dict[str, int](), dict[str, int]()
+    for _, x in kernel.loads:
+        read[x.param] = max(read.get(x.param, 0), elements(x.index, x.valid))
+    for s in kernel.stores:
+        written[s.param] = written.get(s.param, 0) + elements(s.index, s.valid)
+    r, w = (
+        sum(
+            min(p.nbytes, n * p.dtype.itemsize)
+            for name, n in x.items()
+            for p in [kernel.param(name)]
+        )
+        for x in (read, written)
+    )
+    return r, w
 
 
 def _is_product(r: Reduce) -> bool:
