@@ -391,6 +391,33 @@ def test_who_was_too_slow_to_be_verified_on_every_input_set_is_not_raced() -> No
     assert race.run() == [DEFAULT, A]
 
 
+@pytest.mark.parametrize("wrong", ["nothing", A])
+def test_what_a_claim_of_a_file_kept_from_the_other_input_sets_meets_them_before_a_race(
+    wrong: str,
+) -> None:
+    """Beside a nanosecond that a file claims everything is slow, and is verified on one set."""
+    race = one({DEFAULT: 2.0, A: 1.0}, Machine({DEFAULT: 2.0, A: 1.0, C: 9.0}, wrong=wrong))
+    claim = replace(trial(C, 1e-9), origin=f"{IMPORTED}beam")
+    race.store.add(claim)
+    race.searches[0].trials.append(claim)
+    assert race.run() == ([DEFAULT] if wrong == A else [DEFAULT, A])
+    assert race.machine.verified == [C, A]
+
+
+@pytest.mark.parametrize("wrong", ["nothing", B])
+def test_what_was_slow_beside_a_trial_that_is_withdrawn_meets_the_other_input_sets(
+    wrong: str,
+) -> None:
+    times = {DEFAULT: 2.0, A: 0.5, B: 1.0}
+    race = one(times, Machine(times, wrong=wrong))
+    number = race.store.id_of(trial(A, 0.5))
+    assert number is not None
+    race.store.withdraw(number, "off by 0.3", "s")
+    race.searches[0].trials.remove(trial(A, 0.5))
+    assert race.run() == ([DEFAULT] if wrong == B else [DEFAULT, B])
+    assert race.machine.verified == [B]
+
+
 def test_who_was_slower_in_the_search_than_what_stands_may_win() -> None:
     race = one({DEFAULT: 1.0, A: 1.2}, Machine({DEFAULT: 1.0, A: 0.5}))
     assert race.run() == [DEFAULT, A]

@@ -41,7 +41,7 @@ as the 38th place of the search (decision 0028).
 """
 
 _CLAIMS = 3
-"""Of those that a file brought, the fastest that are verified here and then raced."""
+"""Of those that were not verified on every input set, the fastest that are, and then raced."""
 
 _FIRST = "first"
 """The test of a winner that nothing came before."""
@@ -158,18 +158,25 @@ class Schedules:
         return _Field(search, stands, bool(held), tuple(others[:_FIELD]))
 
     def _verified(self, field: _Field) -> _Field:
-        """The same without what a file brought, but for its few fastest that prove right."""
-        brought = [t for t in field.others if imported(t)]
-        tried = {t.actions: Schedule.parse(t.actions) for t in brought[:_CLAIMS]}
+        """The same without what was not verified on every input set here, but for its few fastest
+        that prove right: what a file brought, and what was slow beside a claim of a file or beside
+        what was withdrawn since.
+        """
+        search = field.search
+        withdrawn = self.store.withdrawals(search.task.key, self.here)
+        gone = [w.trial for w in withdrawn] + [t for t in search.trials if imported(t)]
+        least_s = CONTENDING * min((t.measurement.seconds for t in gone), default=inf)
+        unsure = [t for t in field.others if imported(t) or t.measurement.seconds > least_s]
+        tried = {t.actions: Schedule.parse(t.actions) for t in unsure[:_CLAIMS]}
         right: set[str] = set()
         if tried:
             measured = self.measurer.measure(
-                field.search.task.kernel, list(tried.values()), inf, frozenset()
+                search.task.kernel, list(tried.values()), inf, frozenset()
             )
             ran = (found is not None and found.measurement.ran for found in measured)
             right = {text for text, sound in zip(tried, ran, strict=True) if sound}
-        wrong = {t.actions for t in brought} - right
-        return replace(field, others=tuple(t for t in field.others if t.actions not in wrong))
+        left_out = {t.actions for t in unsure} - right
+        return replace(field, others=tuple(t for t in field.others if t.actions not in left_out))
 
     # ---- what a win means
 
