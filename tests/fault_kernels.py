@@ -166,6 +166,7 @@ CASES: Mapping[str, Case] = {
     "wrong_for_negative_numbers": _elementwise(lambda t: t * 0.75),
     "nan_made_a_number": _elementwise(lambda t: t * 0.5),
     "infinity_made_a_number": _elementwise(lambda t: t * 0.5),
+    "sign_of_zero_lost": _elementwise(lambda t: -t),
     "axes_swapped": Case(lambda n: _x(5 + n, 5 + n).transpose(0, 1) + 1.0, ""),
     "last_of_equal_elements": Case(lambda n: _x(*_rows(n)).argmax(1), ""),
     "zero_is_above_zero": Case(lambda n: (_x(50 + n) > 0.0).cast("f32"), ""),

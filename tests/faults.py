@@ -306,6 +306,7 @@ IN_MEANING: Mapping[str, Callable[[str], str]] = {
     "wrong_for_negative_numbers": _stores("where(lt(I, -100.0:f32), mul(X, 1.001:f32), X)"),
     "nan_made_a_number": _stores("where(eq(I, I), X, 0.0:f32)"),
     "infinity_made_a_number": _stores("where(lt(1e+38:f32, I), 3e+38:f32, X)"),
+    "sign_of_zero_lost": _stores("add(X, 0.0:f32)"),
     "axes_swapped": _constant(r"p1\[b, a\]", "p1[a, b]"),
     "last_of_equal_elements": lambda text: re.sub(
         r"(v1 = )min( over .*), \d+:i32\)", r"\1max\2, -1:i32)", text

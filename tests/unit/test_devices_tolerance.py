@@ -174,3 +174,19 @@ def test_next_to_the_end_of_f16_an_infinity_and_the_largest_number_are_right() -
         assert compare(got, "f16", Reference(exact, 64)).first == -1
         got[2] = 65504
         assert compare(got, "f16", Reference(exact, 64)).first == 2
+
+
+def test_an_exact_zero_has_the_sign_of_the_expected_one_where_such_have_one():
+    exact = np.array([0.0, -0.0, 1.0, -0.0])
+    signed = Reference(exact, roundings=0, signed=True)
+    assert compare(exact.astype(np.float32), "f32", signed).first == -1
+    for at in (0, 1, 3):
+        got = exact.astype(np.float32)
+        got[at] = -got[at]
+        assert compare(got, "f32", signed).first == at
+        assert compare(got, "f32", Reference(exact, roundings=0)).first == -1
+        bounds = np.where(np.arange(4) == at, 1e-9, 0.0).astype(np.float32)
+        near = Reference(exact, bounds=bounds, signed=True)  # a zero that may be rounded to
+        assert compare(got, "f32", near).first == -1
+    halves = np.array([0x8000, 0x8000, 0x3C00, 0x8000], np.uint16).view(np.float16)
+    assert compare(halves, "f16", signed).first == 0

@@ -28,10 +28,11 @@ from tunegrad.devices.verifying.drawing import (
     judgeable,
     random_rows,
 )
-from tunegrad.devices.verifying.inputs import Kind, kinds_of
+from tunegrad.devices.verifying.inputs import Kind, applied, kinds_of
 from tunegrad.devices.verifying.tolerance import Bar
 from tunegrad.errors import CompileFailure, IllegalAction
 from tunegrad.ir.dtypes import F32, F64
+from tunegrad.ir.expr import Op
 from tunegrad.ir.interpret.evaluate import in_float64, unrounded
 from tunegrad.ir.interpret.kernel import interpret, interpret_at, interpret_steps, one_blas_thread
 from tunegrad.ir.interpret.numeric import to_compute
@@ -167,12 +168,28 @@ def reference(payload: Payload, arrays: Mapping[str, Array]) -> dict[str, Refere
             name: _reference(values, rounded[name], at) for name, (at, values) in sample.items()
         }
     bounds = _bounds(kernel, arrays, rounded)
+    signed = _keeps_signs(kernel)
     found = {
-        name: replace(r, within=within, bounds=_of_each(r, bounds.get(name)))
+        name: replace(r, within=within, bounds=_of_each(r, bounds.get(name)), signed=signed)
         for name, r in found.items()
     }
     decided = _without_overflows(payload.kernel, arrays, found)
     return {name: judgeable(r) for name, r in decided.items()}
+
+
+_SIGNED = frozenset((
+    Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.FMA, Op.NEG, Op.ABS, Op.SQRT, Op.RECIP, Op.WHERE, Op.AND,
+    Op.OR, Op.XOR, Op.NOT,
+))  # fmt: skip
+"""Operations whose zeros have a sign that follows from their arguments' in every order. Of a
+maximum of 0 and -0 processors give the second argument, and sums may begin at 0 or at a term.
+"""
+
+
+def _keeps_signs(kernel: Kernel) -> bool:
+    """True where a zero that a kernel computes has one sign."""
+    found = (x.op for s in kernel.stages for x in applied(s.expr))
+    return not kernel.reduces and all(op in _SIGNED or op.compares for op in found)
 
 
 def _without_overflows(

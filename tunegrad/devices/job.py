@@ -104,6 +104,7 @@ class Reference:
     how far each value may be from what the kernel's own dtypes give (``ir.rounding``): infinite
     where that is undecided, NaN where it is not known, None where it is known of no value.
     ``fault``: why nothing can be compared with it, in words; no candidate is right then.
+    ``signed``: zeros that are exact have one sign, whatever the order of operations.
     """
 
     values: Array
@@ -113,6 +114,7 @@ class Reference:
     within: str = ""
     fault: str = ""
     bounds: npt.NDArray[np.float32] | None = None
+    signed: bool = False
 
     @property
     def nbytes(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -126,6 +126,7 @@ class Bar:
     may be. ``special`` is where NaN or an infinity is expected, None where it is nowhere.
     ``indices``: the elements that are compared. ``finite``: expected and allowed where nothing is
     special; None where nothing is anyway. ``fault``: why nothing is right, see ``Reference``.
+    ``zeros``: places at which a zero has the sign of the expected one.
     """
 
     dtype: DType
@@ -135,6 +136,7 @@ class Bar:
     indices: npt.NDArray[np.int64] | None
     fault: str = ""
     finite: tuple[npt.NDArray[Any], npt.NDArray[np.float64]] | None = None
+    zeros: npt.NDArray[np.intp] = field(default_factory=lambda: np.arange(0))
 
     @staticmethod
     def of(dtype: str, reference: Reference) -> Bar:
@@ -151,6 +153,7 @@ class Bar:
         )
         if reference.bounds is not None and number.is_float and not kind.is_pair:
             allowed = _within_bounds(number, allowed, expected, reference)
+        zeros = _signed_zeros(kind, expected, reference)
         if kind.is_pair:  # the reference is rounded as well
             allowed += _UNIT["bf16"] * np.abs(expected)
         elif number.is_half or reference.bounds is not None:
@@ -160,18 +163,20 @@ class Bar:
             if not kept.all():
                 indices = np.flatnonzero(kept) if indices is None else indices[kept]
                 expected, allowed = expected[kept], allowed[kept]
+                zeros = zeros[kept]
         if number.is_float:
             expected = _overflowed(expected, number)
-        special = ~np.isfinite(expected)
+        special, at = ~np.isfinite(expected), np.flatnonzero(zeros)
         if not special.any():
-            return Bar(kind, expected, allowed, None, indices, reference.fault)
+            return Bar(kind, expected, allowed, None, indices, reference.fault, None, at)
         finite = expected[~special], allowed[~special]
-        return Bar(kind, expected, allowed, special, indices, reference.fault, finite)
+        return Bar(kind, expected, allowed, special, indices, reference.fault, finite, at)
 
     @property
     def nbytes(self) -> int:
         """Bytes beyond those of the reference."""
         special = 0 if self.special is None else self.special.nbytes
+        special += self.zeros.nbytes
         return self.allowed.nbytes + special + sum(a.nbytes for a in self.finite or ())
 
     def judge(self, got: npt.NDArray[Any]) -> Mismatch:
@@ -184,6 +189,7 @@ class Bar:
         with np.errstate(invalid="ignore"):
             error = self._error(values)
             good = error <= self.allowed
+        good[self.turned(values)] = False
         if self.special is None and good.all():
             return Mismatch(-1, 0.0, 0.0, 0.0, float(error.max()) if error.size else 0.0)
         return self._in_detail(values, error, good)
@@ -192,6 +198,12 @@ class Bar:
         """The elements of an output buffer that are compared; of pairs both numbers."""
         picked = got if self.indices is None else got[self.indices]
         return _halves(picked) if self.dtype.is_pair else _widen(picked, self.dtype)
+
+    def turned(self, values: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+        """Places of zeros of the wrong sign in numbers that are compared."""
+        here, wanted = values[self.zeros], self.expected[self.zeros]
+        wrong = (here == 0) & (np.signbit(here) != np.signbit(wanted))
+        return np.asarray(self.zeros[wrong])
 
     def _error(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Absolute; of integers in f64, where it is 0 for equal ones only."""
@@ -242,6 +254,16 @@ def _within_bounds(
         own = np.fmin(own, allowed)
     found: npt.NDArray[np.float64] = np.where(np.isnan(own), allowed, own)
     return found
+
+
+def _signed_zeros(
+    dtype: DType, expected: npt.NDArray[Any], reference: Reference
+) -> npt.NDArray[np.bool_]:
+    """Mask of expected zeros that are exact, where such have one sign."""
+    if not (reference.signed and dtype.is_float):
+        return np.zeros(expected.shape, np.bool_)
+    exact = reference.roundings == 0 or reference.bounds == 0
+    return np.asarray((expected == 0) & exact)
 
 
 def _undecided(
