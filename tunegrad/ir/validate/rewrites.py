@@ -14,7 +14,8 @@ Numbers are those of plans (``numbers``), but constants are what they hold: what
 else is compared as folding computes it, in its own type. To 16 bits and to tf32 rewrites round on
 purpose: constants are rounded on both sides, all else is a function of exact arguments on both. A
 sum of floats that became one of integers is compared without roundings; a long one also where
-bytes are all the greatest or all the least, which would wrap around.
+bytes are all the greatest or all the least, which would wrap around. A bias that such a sum has
+taken in, before it is scaled, is compared element by element; the sum may not wrap by its bounds.
 
 Plans and rewrites that are known to be right are not compared again.
 """
