@@ -189,6 +189,7 @@ CASES: Mapping[str, Case] = {
     ),
     "aligned_outputs_only": _ADD,
     "aligned_inputs_only": _ADD,
+    "no_inputs_eight_bytes_beside": _ADD,
     "reads_beyond_its_input": Case(lambda n: _x(40 + n) * 2.0, ""),
     "accumulators_uninitialised": Case(lambda n: _x(*_rows(n)).sum(1), ""),
     "denormal_numbers_flushed": _elementwise(lambda t: t * 1.0000001),

@@ -408,13 +408,13 @@ _WRONG_IN_THE_SECOND_THREAD = _wrapped(
 )
 
 
-def _aligned_only(name: str) -> Callable[[str], str]:
+def _aligned_only(name: str, bad: str = "ne i64 %beside, 0") -> Callable[[str], str]:
     """What begins at no multiple of 16 is rounded down to one, as instructions do that take only
-    such addresses.
+    such addresses; or what begins at one ``bad`` place beside it.
     """
     return _wrapped(
         f"  %at = ptrtoint ptr {name} to i64\n  %beside = and i64 %at, 15\n"
-        "  %bad = icmp ne i64 %beside, 0\n  br i1 %bad, label %leave, label %go\ngo:"
+        f"  %bad = icmp {bad}\n  br i1 %bad, label %leave, label %go\ngo:"
     )
 
 
@@ -569,6 +569,7 @@ IN_TEXT: Mapping[str, Callable[[str], str]] = {
     "wrong_in_the_second_thread": _WRONG_IN_THE_SECOND_THREAD,
     "aligned_outputs_only": _aligned_only("%out"),
     "aligned_inputs_only": _aligned_only("%in"),
+    "no_inputs_eight_bytes_beside": _aligned_only("%in", "eq i64 %beside, 8"),
     "reads_beyond_its_input": _reads_beyond,
     "accumulators_uninitialised": _accumulators_uninitialised,
     "denormal_numbers_flushed": _denormals_flushed,

@@ -1,13 +1,17 @@
 """Schedules of every origin, raw ones too: what is legal computes what its kernel says, compiled,
-on two threads.
+on two threads. A wrong primitive is met within a hundred of them.
 """
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
+from tests.rewrite_faults import Fault, planted
 from tests.schedule_checks import COMPILED, INTERPRETED, TOO_LARGE
 from tests.schedule_fuzzer import KERNELS, ORIGINS, fuzz
+from tunegrad.errors import TunegradError
 
 DRAWS = len(ORIGINS)
 
@@ -21,3 +25,68 @@ def test_schedules_of_any_origin_agree_when_compiled(name: str) -> None:
     assert counts[INTERPRETED] + counts[TOO_LARGE] + unread == DRAWS
     assert counts[COMPILED] >= DRAWS - unread - 1
     assert counts[COMPILED] >= DRAWS // 2
+
+
+_LOOPS, _REGION = ".opts.actions.loops:", ".opts.lowering.region:Region."
+_COPIES = ".opts.lowering.copies:"
+
+WRONG_PRIMITIVES = (
+    Fault("tile drops its tail", _LOOPS + "Tile.apply",
+          "-(-loop.extent // self.size)", "max(1, loop.extent // self.size)", ""),
+    Fault("tile steps by its outer extent", _LOOPS + "Tile.apply",
+          "* self.size + var(inner", "* outer.extent + var(inner", ""),
+    Fault("fuse parts by the outer extent", _LOOPS + "Fuse.apply",
+          "a.name: v // b.extent", "a.name: v // a.extent", ""),
+    Fault("fuse wraps at the outer extent", _LOOPS + "Fuse.apply",
+          "b.name: v % b.extent", "b.name: v % a.extent", ""),
+    Fault("pad masks nothing", _LOOPS + "Pad.apply",
+          "padded=(*tree.padded, loop.name)", "padded=tree.padded", ""),
+    Fault("upcast loses an odd copy of a sum", _REGION + "_combine",
+          "totals = paired + totals[len(totals) // 2 * 2 :]", "totals = paired", ""),
+    Fault("upcast keeps the first copy of a sum", _REGION + "_combine",
+          "while len(totals) > 1:", "while False:", ""),
+    Fault("group takes the greatest lane", _REGION + "_combine",
+          "return b.fold(s.op, totals[0], s.dtype)", "return b.fold(Op.MAX, totals[0], s.dtype)",
+          ""),
+    Fault("vectorize computes all lanes of a tail", _REGION + "active",
+          "return None if n >= lane.extent else n", "return None", ""),
+    Fault("upcast computes a point past a tail", _REGION + "points", "< rest", "<= rest", ""),
+    Fault("reorder adds to what lay in the output", _REGION + "partial_sums",
+          "self.branch(first, lambda: None, add_earlier)",
+          "self.branch(first, add_earlier, add_earlier)", ""),
+    Fault("reorder begins partial sums anew", _REGION + "partial_sums",
+          "self.branch(first, lambda: None, add_earlier)",
+          "self.branch(first, lambda: None, None)", ""),
+    Fault("reorder finishes no sum", _REGION + "partial_sums",
+          "self.branch(last, finish, keep)", "self.branch(last, keep, keep)", ""),
+    Fault("tile peels a whole tile", _REGION + "_peel",
+          "{**limits, shape.axis: shape.rest}", "limits", ""),
+    Fault("stage leaves out what is no whole vector", _COPIES + "_by_loops",
+          "if rest:", "if False:", ""),
+    Fault("stage copies while others read", _COPIES + "emit_copies",
+          "if together and again:", "if False:", ""),
+    Fault("stage is read before it is copied", _COPIES + "emit_copies",
+          "    if together:\n", "    if False:\n", ""),
+    Fault("stage lies in the opposite order", _COPIES + "_part",
+          "in reversed(p.variables)", "in p.variables", ""),
+)  # fmt: skip
+
+
+def samples_until_caught(fault: Fault, seed: str, most: int = 100) -> int:
+    """Schedules of drawn kernels until one of them shows a wrong primitive; more than ``most``
+    where none does.
+    """
+    rng = random.Random(f"{fault.name} {seed}")
+    with planted(fault):
+        for count in range(1, most + 1):
+            name, at = rng.choice(KERNELS), rng.randrange(1 << 30)
+            try:
+                fuzz(name, range(at, at + 1))
+            except (AssertionError, TunegradError, LookupError, ValueError):
+                return count
+    return most + 1
+
+
+@pytest.mark.parametrize("fault", WRONG_PRIMITIVES, ids=lambda f: f.name)
+def test_a_wrong_primitive_is_caught_within_a_hundred_schedules(fault: Fault) -> None:
+    assert samples_until_caught(fault, "ci") < 100

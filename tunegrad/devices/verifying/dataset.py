@@ -56,10 +56,10 @@ class Dataset:
     Mutable: buffers are made on first use.
 
     What is only read is written once and in read-only pages: the inputs of each set, the constants
-    that the sets share, and the latest ``packs``. ``written`` holds what candidates write. Inputs
-    and outputs of every other set begin where arrays of users may, which is next to an aligned
-    place. ``bars``
-    holds what outputs are compared with, by set, parameter and dtype.
+    that the sets share, and the latest ``packs``. ``written`` holds what candidates write. Where
+    arrays of users may begin, those of further sets do: inputs as many elements past an aligned
+    place as there are sets before theirs, outputs of every other set one. ``bars`` holds what
+    outputs are compared with, by set, parameter and dtype.
     """
 
     sets: tuple[InputSet, ...]
@@ -160,11 +160,11 @@ class Dataset:
                 _rewrite(memory, values, engine)
 
     def _buffer(self, param: Parameter, index: int, engine: Engine) -> Memory:
-        shift = index % 2 * buffer_dtype(param.dtype).itemsize
+        size = buffer_dtype(param.dtype).itemsize
         if param.role not in ("in", "const"):
             found = self.written.get((index % 2 == 1, param))
             if found is None:
-                found = engine.allocate(param.nbytes, touched=False, shift=shift)
+                found = engine.allocate(param.nbytes, touched=False, shift=index % 2 * size)
                 self.written[index % 2 == 1, param] = found
             return found
         values = self.sets[index].inputs[param.name]
@@ -172,7 +172,7 @@ class Dataset:
         found = self.read.get(at)
         if found is None:
             guard = poison(buffer_dtype(param.dtype))
-            shift = 0 if param.role == "const" else shift
+            shift = 0 if param.role == "const" else index * size
             found = self.read[at] = engine.allocate(
                 param.nbytes, touched=False, guard=guard, shift=shift
             )
