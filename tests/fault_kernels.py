@@ -132,6 +132,7 @@ CASES: Mapping[str, Case] = {
     "conversion_truncates": Case(
         lambda n: _x(8 * (5 + n), dtype="f16") + 1.0, "tile(axis=a, size=8) vectorize(axis=a1)"
     ),
+    "nan_rounded_to_bf16": _elementwise(lambda t: t.cast("bf16")),
     "computed_in_bf16": _PLAIN_GEMM,
     "computed_in_tf32": Case(_gemm, _PACKED),
     "product_of_inputs_in_tf32": Case(lambda n: _x(*_rows(n)) @ _x(_rows(n)[1], 16, name="y"), ""),

@@ -480,6 +480,11 @@ def _conversion_truncates(text: str) -> str:
     )
 
 
+def _nan_rounded(text: str) -> str:
+    """What is no number is rounded to bf16 as if it were one."""
+    return re.sub(r"= select i1 %\w+, i32 %\w+, i32 (%\w+)\n", r"= or i32 \1, 0\n", text)
+
+
 def _shares_overlap(text: str) -> str:
     """Every share but the first begins one iteration too early, with the last one of the share
     before.
@@ -552,6 +557,7 @@ def _sum_for_difference(text: str) -> str:
 IN_TEXT: Mapping[str, Callable[[str], str]] = {
     "lanes_rotated": _lanes_rotated,
     "conversion_truncates": _conversion_truncates,
+    "nan_rounded_to_bf16": _nan_rounded,
     "computed_in_bf16": _shorter(-1 << 16),
     "computed_in_tf32": _shorter(-1 << 13),
     "product_of_inputs_in_tf32": _shorter(-1 << 13),

@@ -155,7 +155,7 @@ f32 and f64, of tanh, erf and sigmoid, the square root of 2, and where f32 has n
 more.
 """
 
-_NOT_FINITE = np.array([np.nan, np.inf, -np.inf])
+_NOT_FINITE = np.array([np.nan, np.inf, -np.inf] * 3)
 
 _LARGE = {"f16": 2.0**6, "bf16": 2.0**16, "f32": 2.0**16, "f64": 2.0**16}
 
@@ -271,8 +271,20 @@ def draw(param: Parameter, rng: np.random.Generator, how: Draw | None = None) ->
     some = how.kind == "special" and how.level in (0, 1, _NONE_LARGE)
     if some and values.size and not kind.is_pair:
         count = max(3, values.size // _OFTEN) if how.level == 0 else 3
-        values[rng.integers(0, values.size, count)] = np.resize(stored(_NOT_FINITE, kind), count)
+        values[rng.integers(0, values.size, count)] = np.resize(_not_finite(kind), count)
     return values if values.size == param.elements else np.resize(values, param.elements)
+
+
+@lru_cache(maxsize=8)
+def _not_finite(kind: DType) -> npt.NDArray[Any]:
+    """Infinities and NaN, as they are stored: one of all digits, one as it comes, and the negative
+    of the first. What rounds the first as if it were a number makes a zero of it.
+    """
+    found = stored(_NOT_FINITE, kind)
+    bits = found.view(f"u{found.itemsize}")
+    bits[0] = (1 << (8 * found.itemsize - 1)) - 1
+    bits[6] = ~bits.dtype.type(0)
+    return found
 
 
 def _picked(
