@@ -2,6 +2,8 @@
 a user may hand in.
 
     raw      any actions, on any loops or none, of any sizes: 0, 1, past the extent
+    walk     legal actions, each kind as often as any other
+    order    loops in any order, and a legal action or two
     space    a draw of the space, its actions left out, doubled, swapped, their numbers changed
     lent     what the space of another kernel draws
     hand     a hand-written schedule of another kernel
@@ -19,6 +21,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import fields, replace
 from functools import cache
 
@@ -32,7 +35,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.looptree import LoopTree, loop_tree
 from tunegrad.ir.target import Target
 from tunegrad.opts import Action, Schedule, Space, parse_actions
-from tunegrad.opts.actions import ACTIONS, Thread
+from tunegrad.opts.actions import ACTIONS, Reorder, Thread
 
 __all__ = ["KERNELS", "ORIGINS", "TWO", "draw", "fuzz", "legal_part", "wild_action"]
 
@@ -145,6 +148,32 @@ def _raw(space: Space, rng: random.Random) -> tuple[Action, ...]:
     return tuple(found)
 
 
+def _walk(space: Space, rng: random.Random) -> tuple[Action, ...]:
+    """Some steps, each an option of a kind that has one: so kinds that are seldom legal are met."""
+    return _walked(loop_tree(space.kernel, space.target), rng, rng.randrange(2, 10))
+
+
+def _ordered(space: Space, rng: random.Random) -> tuple[Action, ...]:
+    """Loops in any order, of which most keep partial sums, and a step or two."""
+    tree = loop_tree(space.kernel, space.target)
+    names = [x.name for x in tree.loops]
+    with suppress(IllegalAction):
+        order = Reorder(tuple(rng.sample(names, len(names))))
+        return order, *_walked(order.apply(tree), rng, rng.randrange(3))
+    return _walk(space, rng)
+
+
+def _walked(tree: LoopTree, rng: random.Random, steps: int) -> tuple[Action, ...]:
+    found: list[Action] = []
+    for _ in range(steps):
+        for kind in rng.sample(sorted(ACTIONS), len(ACTIONS)):
+            if options := list(ACTIONS[kind].options(tree)):
+                found.append(rng.choice(options))
+                tree = found[-1].apply(tree)
+                break
+    return tuple(found)
+
+
 def _sampled(space: Space, rng: random.Random) -> tuple[Action, ...]:
     try:
         return space.sample(_Drawn(rng)).actions
@@ -208,7 +237,8 @@ def _text(space: Space, rng: random.Random) -> tuple[Action, ...]:
 
 
 ORIGINS: dict[str, Callable[[Space, random.Random], tuple[Action, ...]]] = {
-    "raw": _raw, "space": _disturbed, "lent": _lent, "hand": _hand, "text": _text,
+    "raw": _raw, "walk": _walk, "order": _ordered, "space": _disturbed, "lent": _lent,
+    "hand": _hand, "text": _text,
 }  # fmt: skip
 
 
