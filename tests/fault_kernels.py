@@ -167,6 +167,13 @@ CASES: Mapping[str, Case] = {
     "wrong_for_negative_numbers": _elementwise(lambda t: t * 0.75),
     "nan_made_a_number": _elementwise(lambda t: t * 0.5),
     "infinity_made_a_number": _elementwise(lambda t: t * 0.5),
+    "infinity_less_infinity_is_0": Case(
+        lambda n: _x(2000 + 8 * n) - _x(2000 + 8 * n, name="y"), ""
+    ),
+    "nan_left_out_of_a_maximum": Case(lambda n: _x(*_rows(n)).max(1), ""),
+    "nan_of_a_softmax_is_0": Case(lambda n: _x(*_rows(n)).softmax(-1), ""),
+    "wrong_at_1": _elementwise(lambda t: t * 0.5),
+    "wrong_at_a_half": _elementwise(lambda t: t * 0.5),
     "sign_of_zero_lost": _elementwise(lambda t: -t),
     "axes_swapped": Case(lambda n: _x(5 + n, 5 + n).transpose(0, 1) + 1.0, ""),
     "last_of_equal_elements": Case(lambda n: _x(*_rows(n)).argmax(1), ""),

@@ -306,6 +306,15 @@ IN_MEANING: Mapping[str, Callable[[str], str]] = {
     "wrong_for_negative_numbers": _stores("where(lt(I, -100.0:f32), mul(X, 1.001:f32), X)"),
     "nan_made_a_number": _stores("where(eq(I, I), X, 0.0:f32)"),
     "infinity_made_a_number": _stores("where(lt(1e+38:f32, I), 3e+38:f32, X)"),
+    "infinity_less_infinity_is_0": _stores(
+        "where(and(eq(I, p2[a]), lt(1e+38:f32, I)), 0.0:f32, X)"
+    ),
+    "nan_left_out_of_a_maximum": _constant(
+        r"p1\[a, ra\]", "where(eq(p1[a, ra], p1[a, ra]), p1[a, ra], -3e+38:f32)"
+    ),
+    "nan_of_a_softmax_is_0": _stores("where(eq(X, X), X, 0.0:f32)"),
+    "wrong_at_1": _stores("where(eq(I, 1.0:f32), 0.0:f32, X)"),
+    "wrong_at_a_half": _stores("where(eq(I, 0.5:f32), 0.0:f32, X)"),
     "sign_of_zero_lost": _stores("add(X, 0.0:f32)"),
     "axes_swapped": _constant(r"p1\[b, a\]", "p1[a, b]"),
     "last_of_equal_elements": lambda text: re.sub(

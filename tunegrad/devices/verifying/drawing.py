@@ -100,8 +100,8 @@ def draw_set(kernel: Kernel, io: KernelIO, seed: int, kind: Kind) -> dict[str, A
                 return arrays
         return _drawn(kernel, io, seed, replace(how, kind="ordinary"))
     if kind == "special":
-        for level in _levels(kernel):
-            arrays = _drawn(kernel, io, seed, replace(how, level=level))
+        for level, spoiled in _levels(kernel):
+            arrays = _drawn(kernel, io, seed, replace(how, level=level, spoiled=spoiled))
             if _sound(kernel, arrays):
                 return arrays
         return _drawn(kernel, io, seed, replace(how, level=MILDEST))
@@ -389,12 +389,16 @@ def _divides_integers(kernel: Kernel) -> bool:
     )
 
 
-def _levels(kernel: Kernel) -> range:
+def _levels(kernel: Kernel) -> tuple[tuple[int, int], ...]:
+    """Levels of special values that are tried, with the elements that are not finite: of few
+    results three may spoil most, and one does not.
+    """
     if float_operations(kernel) & _JUMPS:
-        return range(MILDEST - 1, MILDEST)
+        return ((MILDEST - 1, 0),)
     if _steps(kernel) > _LONG:
-        return range(MILDEST, MILDEST)
-    return range(1 if kernel.reduces else 0, MILDEST)
+        return ()
+    tried = ((0, 3), (1, 3), (1, 1), (2, 0), (3, 3), (3, 1), (4, 0))
+    return tried[1 if kernel.reduces else 0 :]
 
 
 def _sound(kernel: Kernel, arrays: Mapping[str, Array], random: bool = True) -> bool:

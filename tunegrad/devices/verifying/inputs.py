@@ -157,6 +157,11 @@ more.
 
 _NOT_FINITE = np.array([np.nan, np.inf, -np.inf] * 3)
 
+_ZEROS = np.array([0.0, -0.0])
+
+_LANDMARKS = np.array([1.0, 0.5, 2.0, 3.0])
+"""Numbers at which functions have a value of their own, and at which people's code branches."""
+
 _LARGE = {"f16": 2.0**6, "bf16": 2.0**16, "f32": 2.0**16, "f64": 2.0**16}
 
 _TINY = {"f16": 2.0**-13, "bf16": 2.0**-40, "f32": 2.0**-40, "f64": 2.0**-40}
@@ -191,15 +196,17 @@ class Draw:
 
     ``span``: the exponents of a spread set.
 
-    ``level`` of a special set: 0, one element in 64 is not finite; 1, three elements of each
-    parameter; 2, none; 3, three, and no number is large; 4, zeros alone, and small integers; 5, as
-    ordinary.
+    ``level`` of a special set: 0, one element in 64 is not finite, and one in 64 is special where
+    those of other parameters of this size are; 1, three elements of each parameter; 2, none; 3,
+    three, and no number is large; 4, zeros alone, and small integers; 5, as ordinary. ``spoiled``:
+    elements that are not finite where it says three.
     """
 
     kind: Kind = "ordinary"
     domain: Domain = "normal"
     reach: int = 1
     level: int = 0
+    spoiled: int = 3
     sign: Sign = 0
     between: tuple[int, int] | None = None
     span: tuple[int, int] = SPANS[-1]
@@ -270,8 +277,12 @@ def draw(param: Parameter, rng: np.random.Generator, how: Draw | None = None) ->
     values = _picked(table, rng, part)
     some = how.kind == "special" and how.level in (0, 1, _NONE_LARGE)
     if some and values.size and not kind.is_pair:
-        count = max(3, values.size // _OFTEN) if how.level == 0 else 3
+        count = max(3, values.size // _OFTEN) if how.level == 0 else how.spoiled
         values[rng.integers(0, values.size, count)] = np.resize(_not_finite(kind), count)
+        if how.level == 0:  # so that they meet
+            at = np.random.default_rng(values.size).integers(0, values.size, count)
+            meeting = np.concatenate([_not_finite(kind)[:6], stored(_ZEROS, kind)])
+            values[at] = rng.choice(meeting, count)
     return values if values.size == param.elements else np.resize(values, param.elements)
 
 
@@ -393,7 +404,7 @@ def _spread(kind: DType, how: Draw) -> npt.NDArray[Any]:
     half = _TABLE // 2 if signed(how.domain) else _TABLE
     some = 4 * half // 9
     at_branches = half - 2 * some
-    near = 1.0 + np.linspace(-(2.0**-18), 2.0**-18, 1 + at_branches // len(_BRANCHES))
+    near = 1.0 + np.linspace(-(2.0**-18), 2.0**-18, at_branches // len(_BRANCHES) | 1)
     branches = np.resize(np.outer(_BRANCHES, near).reshape(-1), at_branches)
     outside = (branches < 2.0**low) | (branches >= 2.0**high)
     branches[outside] = 2.0 ** rng.uniform(*core, int(outside.sum()))
@@ -410,9 +421,12 @@ def _specials(values: npt.NDArray[Any], kind: DType, how: Draw) -> npt.NDArray[A
         return values
     choice = np.arange(_TABLE) % 32
     values = np.where(choice < 2, 0.0, np.where(choice < 4, -0.0, values)).astype(values.dtype)
+    sign = np.sign(values) if signed(how.domain) else np.ones_like(values)
+    if how.domain in ("normal", "positive"):
+        marks = np.resize(_LANDMARKS[: 4 if signed(how.domain) else 3], len(values))
+        values = np.where(choice >> 2 == 3, sign * marks.astype(values.dtype), values)
     if how.level > _NONE_LARGE:
         return values
-    sign = np.sign(values) if signed(how.domain) else np.ones_like(values)
     values = np.where(choice >> 2 == 1, sign * values.dtype.type(_TINY[kind.name]), values)
     large = sign * values.dtype.type(_LARGE[kind.name])
     tame = how.domain == "unit" or how.level == _NONE_LARGE
