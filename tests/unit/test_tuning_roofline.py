@@ -139,7 +139,10 @@ def test_a_time_that_no_second_level_cache_allows_is_refused() -> None:
         kernel, beyond / 100e9 / 3.1
     )
     assert roofline.refusal(kernel, beyond / 100e9 / 2.9) == ""
-    assert roofline.refusal(elementwise(16_000), 1e-9) == ""  # the first level holds it
+    small = elementwise(16_000)  # the first level holds it
+    least_s = 64_000 / 400e9
+    assert "64000 bytes, at 400 GB/s" in roofline.refusal(small, least_s / 3.1)
+    assert roofline.refusal(small, least_s / 2.9) == ""
 
 
 PARTS = {

@@ -30,6 +30,12 @@ it so many times as fast as the peak.
 """
 
 
+_FIRST_LEVEL = 4.0
+"""Of what the second level gives: processors load and store two or three vectors a cycle from the
+first, and one from the second.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """Seconds of a kernel's arithmetic at its peak, and of its bytes at ``level``'s bandwidth."""
@@ -96,22 +102,29 @@ class Roofline:
 
         ``_FASTER`` times as fast as the measured peaks of its sums of products, of the memory for
         what no cache holds, or of second-level caches for what no first-level cache holds, is no
-        schedule: something was not computed.
+        schedule: something was not computed. First-level caches were not measured: they give no
+        more than ``_FIRST_LEVEL`` times as much.
         """
         read, written = _least_bytes(kernel)
+        one_way, near = max(read, written), self.cache_bytes_per_s
         moves = (
-            (read + written - self.target.cached_bytes, self.memory_bytes_per_s, "caches hold"),
             (
-                max(read, written) - self.target.threads * self.target.l1_bytes,
-                self.cache_bytes_per_s,
-                "first-level caches hold",
+                read + written - self.target.cached_bytes,
+                self.memory_bytes_per_s,
+                " beyond what caches hold",
             ),
+            (
+                one_way - self.target.threads * self.target.l1_bytes,
+                near,
+                " beyond what first-level caches hold",
+            ),
+            (one_way, _FIRST_LEVEL * near, ""),
         )
-        for beyond, bandwidth, what in moves:
-            if 0 < seconds * _FASTER < beyond / (bandwidth or inf):
+        for nbytes, bandwidth, what in moves:
+            if 0 < seconds * _FASTER < nbytes / (bandwidth or inf):
                 return (
-                    f"took {seconds:.4g} s, at least {beyond / bandwidth:.4g} s are "
-                    f"possible: {beyond} bytes beyond what {what}, at "
+                    f"took {seconds:.4g} s, at least {nbytes / bandwidth:.4g} s are "
+                    f"possible: {nbytes} bytes{what}, at "
                     f"{bandwidth / 1e9:.4g} GB/s as the machine was measured"
                 )
         flops, rate = needed_flops(kernel), self.flops_per_s(kernel)
