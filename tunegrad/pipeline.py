@@ -243,7 +243,10 @@ class Plan:
 
 def _fuse(outputs: tuple[Node, ...], context: PlanContext) -> Plan:
     """Kernels by the rules."""
-    cut = Fusion.of(outputs, view_bytes=context.target.view_bytes, news=context.news)
+    target = context.target
+    cut = Fusion.of(
+        outputs, view_bytes=target.view_bytes, news=context.news, max_buffers=target.max_buffers
+    )
     return Plan(outputs, cut)
 
 

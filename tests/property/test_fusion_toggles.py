@@ -107,6 +107,30 @@ def test_toggles_in_random_graphs_keep_results(dtypes: tuple[DType, ...]) -> Non
     assert changed > 90
 
 
+@pytest.mark.parametrize("most", [3, 4, 8])
+def test_kernels_have_so_many_buffers_at_most_whatever_is_toggled(most: int) -> None:
+    """Trees of 40 tensors, with sums of rows in them; each operation has two sources."""
+    for seed in range(6):
+        rng = random.Random(seed)
+        parts = [tensor(f"x{i}", 3, 4) for i in range(40)]
+        while len(parts) > 2:
+            left, right = (parts.pop(rng.randrange(len(parts))) for _ in range(2))
+            parts.append(g.elementwise(rng.choice((Op.ADD, Op.MAX)), left, right))
+            if rng.random() < 0.2:
+                rows = g.reduce(Op.ADD, parts.pop(), (1,))
+                parts.append(g.expand(scale(rows, 0.25), left.shape))
+        outputs = tuple(parts)
+        inputs = random_inputs(seed, outputs)
+        wants = evaluate(outputs, inputs)
+        fusion = Fusion.of(outputs, max_buffers=most)
+        nodes = range(len(fusion.drafts.order))
+        for count in (0, 1, 3, 20):
+            toggles = frozenset(rng.sample(nodes, count))
+            check(fusion, toggles, inputs, wants, f"tree {seed}")
+            plan = fusion.toggled(toggles).schedule()
+            assert max(len(x.kernel.params) for x in plan.launches) <= most
+
+
 @pytest.mark.parametrize("seed", ["literal 20046", *range(20)])
 def test_toggles_keep_results_where_a_kernel_loses_a_read(seed: str | int) -> None:
     """A choice between equal literals, by a condition that a toggle stores, reads no condition."""

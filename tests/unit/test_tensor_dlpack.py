@@ -140,6 +140,19 @@ def test_held_values_go_out_as_a_copy_that_may_be_written() -> None:
     assert torn.tolist() == tensor.numpy().tolist()
 
 
+@pytest.mark.parametrize("wrap", [np.asarray, Foreign])
+def test_memory_comes_in_and_goes_out_without_a_copy_where_none_is_asked_for(
+    wrap: Callable[[np.ndarray], object],
+) -> None:
+    values = np.arange(5, dtype=np.float32)
+    tensor = tg.asarray(wrap(values), copy=False)
+    seen = np.from_dlpack(tensor, copy=False)
+    assert seen.ctypes.data == values.ctypes.data
+    assert not seen.flags.writeable
+    with pytest.raises(BufferError, match="readonly"):
+        tensor.__dlpack__(copy=False)  # a taker that does not know of memory to be read only
+
+
 def test_a_tensor_exports_its_values() -> None:
     tensor = Tensor(np.arange(5, dtype=np.float32)) * 2
     np.testing.assert_array_equal(np.from_dlpack(tensor), np.arange(5, dtype=np.float32) * 2)

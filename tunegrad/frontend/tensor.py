@@ -303,9 +303,10 @@ class Tensor(Handle):
 
         A computed result goes out as the kernels stored it, without another copy. An array that a
         tensor holds goes out as a copy: its taker may write to it, and results that are not
-        computed yet still need it.
+        computed yet still need it. With ``copy=False`` it goes out itself, to be read only.
         """
-        return cast("Any", self.numpy()).__dlpack__(**options)
+        values = self.__array__(copy=False) if options.get("copy") is False else self.numpy()
+        return cast("Any", values).__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The CPU, in DLPack's words."""

@@ -159,7 +159,9 @@ def workload_of(
     news = model.news(nodes[: len(nodes) - len(guards)], changed)
     target = target or devices.host_device().target
     graph = prepared(nodes, numerics, target, dtype, known=True)
-    fusion = Fusion.of(graph, view_bytes=target.view_bytes, news=news)
+    fusion = Fusion.of(
+        graph, view_bytes=target.view_bytes, news=news, max_buffers=target.max_buffers
+    )
     plan = validated_plan(fusion.as_run(), fusion, graph)
     bounds = {plan.buffers[at].name: bound for at, bound in plan.indexed().items()}
     return Workload(

@@ -368,6 +368,7 @@ def _device(number: int, raw: Any, cl: Any) -> OpenClDevice:
         shared_bytes=int(raw.local_mem_size),
         max_local=int(raw.max_work_group_size),
         view_bytes=max(64, int(raw.mem_base_addr_align) // 8),
+        max_buffers=int(raw.max_parameter_size) // 8,
     )
     kind = _type(raw, cl)
     return OpenClDevice(number, declared(target, kind), _identity(raw, cl), exclusive=kind == "cpu")

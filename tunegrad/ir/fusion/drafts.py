@@ -669,7 +669,7 @@ class Drafts:
     ``order`` is topological; ``targets`` are the outputs'.
 
     ``buffers`` may have memory (the nodes of ``drafts`` do), ``fixed`` always do: outputs and
-    fences.
+    fences. A kernel has up to ``most`` parameters (zero: any).
     """
 
     order: tuple[Node, ...]
@@ -681,16 +681,17 @@ class Drafts:
     """The position of each node in ``order``: its name in every process."""
     steps: tuple[Step, ...] = field(default=(), repr=False)
     """Rewrites that made ``targets`` of the outputs' own."""
+    most: int = 0
 
     @staticmethod
-    def of(outputs: tuple[Node, ...]) -> Drafts:
+    def of(outputs: tuple[Node, ...], most: int = 0) -> Drafts:
         """The graph as the rules cut it; no intermediate stores copies of what repeats itself."""
         targets = tuple(target_of(o) for o in outputs)
         steps: list[Step] = []
         for left in reversed(range(_ROUNDS)):
             order, realized = realized_nodes(targets)
             fences = {n.srcs[0] if is_plain(n) else n for n in order if n.op is GraphOp.CONTIGUOUS}
-            made = _Cutting(targets, {n for n in realized if n.srcs}, {}, frozenset())
+            made = _Cutting(targets, {n for n in realized if n.srcs}, {}, frozenset(), most)
             made.run()
             fixed = frozenset((*targets, *fences))
             found = list[Step]()
@@ -700,8 +701,9 @@ class Drafts:
             targets = once
             steps += found
         place = {n: i for i, n in enumerate(order)}
+        buffers = frozenset(made.buffers)
         return Drafts(
-            tuple(order), targets, fixed, frozenset(made.buffers), made.done, place, tuple(steps)
+            tuple(order), targets, fixed, buffers, made.done, place, tuple(steps), most
         )
 
     def sorted(self) -> list[Draft]:
@@ -726,7 +728,7 @@ class Drafts:
             if n not in off and off.isdisjoint(d.reads.values()) and on.isdisjoint(d.inlined)
         }
         kept.update({d.node: d for d, _ in rows})
-        made = _Cutting(self.targets, (set(self.buffers) - off) | on, kept, off)
+        made = _Cutting(self.targets, (set(self.buffers) - off) | on, kept, off, self.most)
         made.run()
         return replace(self, buffers=frozenset(made.buffers), drafts=made.done)
 
@@ -773,6 +775,7 @@ class _Cutting:
     buffers: set[Node]
     done: dict[Node, Draft]
     off: frozenset[Node]
+    most: int
 
     def run(self) -> None:
         """Draft all that the targets need; no reduction twice."""
@@ -807,8 +810,11 @@ class _Cutting:
             self.buffers.add(e.node)
             return
         inlined = self.off.intersection(draft.inlined) - {n}
-        if inlined and operation_count(draft) > _MAX_OPS:
+        over = 0 < self.most < len(draft.kernel.params)
+        if inlined and (over or operation_count(draft) > _MAX_OPS):
             self.buffers |= inlined
+        elif over and (part := _part_of(draft, self.most - 1)) is not None:
+            self.buffers.add(part)
         else:
             self.done[n] = draft
 
@@ -821,6 +827,26 @@ class _Cutting:
                 if n.op is GraphOp.REDUCE and n is not d.node:
                     (twice if n in seen else seen).add(n)
         return twice
+
+
+def _part_of(draft: Draft, most: int) -> Node | None:
+    """The smallest of the nodes inside a kernel that read the most tensors, up to ``most``; None
+    where each reads one, or more than that.
+    """
+    below = {n: frozenset((n,)) for n in draft.reads.values()}
+    inside: list[Node] = []
+    stack = [draft.node]
+    while stack:
+        n = stack[-1]
+        left = [s for s in n.srcs if s not in below]
+        stack += left
+        if not left:
+            stack.pop()
+            if n not in below:
+                below[n] = frozenset[Node]().union(*(below[s] for s in n.srcs))
+                inside.append(n)
+    found = [n for n in inside if n is not draft.node and 1 < len(below[n]) <= most]
+    return max(found, key=lambda n: (len(below[n]), -n.size), default=None)
 
 
 def operation_count(draft: Draft) -> int:

@@ -217,8 +217,10 @@ class Fusion:
         images: Images = LAST,
         view_bytes: int = VIEW_BYTES,
         news: tuple[New, ...] = (),
+        max_buffers: int = 0,
     ) -> Fusion:
-        """The graph as the rules cut it; arguments and errors as in ``schedule``.
+        """The graph as the rules cut it; arguments and errors as in ``schedule``. A kernel has up
+        to ``max_buffers`` parameters (zero: any).
 
         WITHIN nodes are left out: ``ir.rewrites.ranges.guarded`` makes outputs of them.
         """
@@ -227,7 +229,8 @@ class Fusion:
             raise ShapeError(
                 f"schedule: {len(outputs)} outputs need as many names, got {len(names)}"
             )
-        return Fusion(Drafts.of(unchecked(outputs)), names, images, view_bytes, news=news)
+        cut = Drafts.of(unchecked(outputs), max_buffers)
+        return Fusion(cut, names, images, view_bytes, news=news)
 
     def toggled(self, toggles: Set[int]) -> Fusion:
         """The same graph, cut otherwise at these nodes.

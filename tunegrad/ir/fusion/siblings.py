@@ -145,7 +145,7 @@ class _Order:
         if group.refused is not None and count >= group.refused:
             return False
         draft = self._drafted(parts)
-        if draft is not None and _is_large(draft):
+        if draft is not None and _is_large(draft, self.cut.most):
             group.refused = count
             return False
         if draft is None or _loads(draft.kernel) >= _loads(group.draft.kernel) + _loads(d.kernel):
@@ -192,10 +192,12 @@ class _Order:
         return found if in_order and _folds_rows(found.kernel) else None
 
 
-def _is_large(d: Draft) -> bool:
+def _is_large(d: Draft, most: int) -> bool:
     k = d.kernel
-    return operation_count(d) > (MAX_ROW_OPS if k.reduces else MAX_OPS) or (
-        len(k.reduces) > MAX_PENDING
+    return (
+        operation_count(d) > (MAX_ROW_OPS if k.reduces else MAX_OPS)
+        or len(k.reduces) > MAX_PENDING
+        or 0 < most < len(k.params)
     )
 
 
