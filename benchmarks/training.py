@@ -5,6 +5,7 @@
     python -m benchmarks.training resnet18 --launches     ours by kernel, next to what it needs
     python -m benchmarks.training resnet18 --kernels      gradients of convolutions beside oneDNN's
     python -m benchmarks.training --loop                  PyTorch's own loop through torch.compile
+    python -m benchmarks.training --loop --forms fused    with one form of the optimiser: minutes
     python -m benchmarks.training --cpu                   one thread, CPU time: for a busy machine
     python -m benchmarks.training --losses 100            losses, weights and memory beside eager's
     python -m benchmarks.training mlp --tune 5m --store s.db    tuned, too, into that store
@@ -498,6 +499,8 @@ def losses_rows(name: str, steps: int, numerics: Numerics) -> Iterator[str]:
 # ---- PyTorch's loop
 
 
+_FORMS = ("fused", "foreach", "step")
+
 class _Net(torch.nn.Module):  # type: ignore[misc]
     """A model as a module of PyTorch, which gives the loss."""
 
@@ -555,7 +558,7 @@ def loop_rows(name: str, said: argparse.Namespace) -> Iterator[str]:
     yield f"{name}, {torch.get_num_threads()} threads"
     ways = [w for w in ("eager", "inductor", "tunegrad") if w != "inductor" or not said.no_inductor]
     for way in ways:
-        for form in ("fused", "foreach", "step"):
+        for form in said.forms.split(","):
             if (way, form) == ("eager", "step"):
                 continue
             torch._dynamo.reset()  # noqa: SLF001 - each has its own programs of one class
@@ -778,7 +781,12 @@ def main() -> None:
         "--losses", type=int, default=0, help="so many steps beside PyTorch's: numbers, no times"
     )
     parser.add_argument("--loop", action="store_true", help="PyTorch's loop through torch.compile")
+    parser.add_argument(
+        "--forms", default=",".join(_FORMS), help="of the loop's optimiser; fused alone is quick"
+    )
     said = parser.parse_args()
+    if unknown := set(said.forms.split(",")) - {*_FORMS}:
+        parser.error(f"--forms {', '.join(sorted(unknown))}; valid: {', '.join(_FORMS)}")
     if said.tune and not said.store:
         parser.error("--tune needs --store, the file of its winners")
     if unknown := [name for name in said.models if name not in MODELS]:
