@@ -13,7 +13,7 @@ from tests.cover import each_once
 from tests.hand_programs import row_sum
 from tests.kernel_corpus import NAMES, corpus_kernel, kernels_of
 from tests.null_device import NullDevice
-from tests.verifiers import verifying
+from tests.verifiers import verify_program, verifying
 from tunegrad.compiling import build
 from tunegrad.devices import Lowered
 from tunegrad.devices.cpu.device import CpuDevice
@@ -88,6 +88,17 @@ def test_passes_of_the_corpus_verify_between_every_two(name: str, device: str) -
         assert all(_verified(kernel, s, device) for s in (Schedule(()), *space.defaults()))
         for schedule in _drawn(space):
             _verified(kernel, schedule, device)
+
+
+def test_passes_of_the_corpus_leave_no_access_unproved() -> None:
+    programs = 0
+    for target in (AVX512, replace(AVX512, vector_bytes=32, registers=16), GPU):
+        for kernel in (k for name in NAMES for k in kernels_of(name)):
+            space = Space(kernel, target)
+            for schedule in (Schedule(()), *space.defaults()):
+                programs += 1
+                assert verify_program(space.lower(schedule)) == (), (kernel.name, schedule.text)
+    assert programs > 400
 
 
 @pytest.mark.parametrize("device", DEVICES)

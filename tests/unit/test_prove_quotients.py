@@ -31,8 +31,11 @@ def test_prove_bounds_of_quotients_hold_for_all_values():
         limit = rng.randint(5, 60)
         step = rng.randint(2, 9)
         index = (q // step) * rng.randint(1, 5) + (q % step) * rng.randint(0, 2) + rng.randint(0, 3)
-        facts = condition_facts(Valid((Range(q, 0, limit),)))
-        points = [p for p in every() if values(q, p) < limit]
+        digit, least = q // step % rng.randint(2, 4) + b, rng.randint(0, 2)
+        held = [Range(q, 0, limit), Range(digit, least, least + rng.randint(1, 3))]
+        held = held[: rng.randint(1, 2)]
+        facts = condition_facts(Valid(held))
+        points = [p for p in every() if all(r.lo <= values(r.index, p) < r.hi for r in held)]
         most = max((values(index, p) for p in points), default=0)
         for bound in range(max(0, most - 2), most + 12):
             if below(index, bound, facts):
@@ -47,6 +50,17 @@ def test_prove_the_last_round_of_a_copy_stays_in_its_rows():
     low = (q // 4 // 4) * 4 + q // 4 % 4
     assert not below(low, 17, ())
     assert below(low, 17, condition_facts(Valid((Range(q // 4 // 4, 0, 4),))))
+
+
+def test_prove_a_quotient_by_its_digit_that_a_condition_bounds():
+    """A copy of the gradient of a strided convolution: rows of 4 by 3 of them by 4 work-items."""
+    q, c, r = var("q", 48), var("c", 2), var("r", 2)
+    offset = (q % 4) * 6 + (q // 4) * 30 + var("a", 6) + c * 30 + r * 24 - 120
+    held = (Range(q // 4 % 3 + c, 1, 4), Range(q % 4 + r * 4, 0, 5), Range(q, 12, 48))
+    assert within(offset, 270, condition_facts(Valid(held)))
+    assert not within(offset, 269, condition_facts(Valid(held)))
+    for n in range(3):
+        assert not within(offset, 270, condition_facts(Valid(held[:n] + held[n + 1 :])))
 
 
 def test_prove_sums_of_multiples_are_rounded_to_them():

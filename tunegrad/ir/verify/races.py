@@ -143,7 +143,7 @@ def _below(index: Index, limit: int, facts: Facts, depth: int) -> bool:
         if c > 0
         else _quotient_above(index, a, c, limit, facts, depth)
         for a, c in quotients
-    )
+    ) or any(_by_digit_below(index, a, c, limit, facts, depth) for a, c in quotients)
 
 
 def _coarser_below(
@@ -156,6 +156,21 @@ def _coarser_below(
             coarse = index + Index(((atom, -c),), 0) + Index(((known, c * k),), c * (k - 1))
             if _below(coarse, limit, facts, depth - 1):
                 return True
+    return False
+
+
+def _by_digit_below(
+    index: Index, atom: FloorDiv, c: int, limit: int, facts: Facts, depth: int
+) -> bool:  # fmt: skip
+    """n // d = k * (n // (k*d)) + n // d % k, with a fact that bounds the digit"""
+    whole = Index(((atom, 1),), 0)
+    for fact in facts:
+        for digit, k in fact.terms:
+            if isinstance(digit, Mod) and digit.num == whole and c * k < 0 and c % k == 0:
+                bound = Index(((digit, c),), 0) + fact * (c // -k)
+                above = atom.num // (digit.den * atom.den) * digit.den
+                if _below(index + (above - whole) * c + bound, limit, facts, depth - 1):
+                    return True
     return False
 
 
