@@ -501,6 +501,7 @@ def losses_rows(name: str, steps: int, numerics: Numerics) -> Iterator[str]:
 
 _FORMS = ("fused", "foreach", "step")
 
+
 class _Net(torch.nn.Module):  # type: ignore[misc]
     """A model as a module of PyTorch, which gives the loss."""
 

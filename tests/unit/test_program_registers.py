@@ -4,15 +4,29 @@ they are compiled.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hand_programs import F, loop
 
+from benchmarks.hand_schedules import AVX512
 from tests.gpu_hand import gemm, hgemm
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.devices.cuda.device import AbsentGpu
 from tunegrad.errors import OutOfResources
+from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import F32, F64
-from tunegrad.ir.program import Program, Read, Register, VType, Write, carried_registers
+from tunegrad.ir.fusion import schedule
+from tunegrad.ir.program import (
+    Load,
+    Program,
+    Read,
+    Register,
+    VType,
+    Write,
+    carried_registers,
+    walk,
+)
 from tunegrad.opts import Schedule, Space
 
 WIDE = VType(F32, 4)
@@ -105,3 +119,21 @@ def test_a_refused_candidate_is_a_row_that_says_why():
         assert measurer._bench.started == 0, "nothing ran"
     assert row.measurement.status is Status.OUT_OF_RESOURCES
     assert "a loop carries 512 registers" in row.measurement.error
+
+
+@pytest.mark.parametrize(
+    ("read", "extent", "loads"),
+    [
+        (lambda x: x[:-1] + x[1:], 65, 5),
+        (lambda x: x[:-2] * 0.25 + x[1:-1] * 0.5 + x[2:] * 0.25, 66, 6),
+        (lambda x: x + x.flip(0) + x, 64, 8),
+    ],
+    ids=["neighbours", "three neighbours", "forwards and backwards"],
+)
+def test_outputs_in_registers_load_each_element_that_they_share_once(
+    read: Callable[[Tensor], Tensor], extent: int, loads: int
+) -> None:
+    (launch,) = schedule((read(Tensor.input("x", (extent,))).node,)).launches
+    actions = Schedule.parse("tile(axis=a, size=4) upcast(axis=a1)")
+    program = Space(launch.kernel, AVX512).lower(actions)
+    assert sum(isinstance(i, Load) for i in walk(program.body)) == loads

@@ -702,9 +702,7 @@ class Drafts:
             steps += found
         place = {n: i for i, n in enumerate(order)}
         buffers = frozenset(made.buffers)
-        return Drafts(
-            tuple(order), targets, fixed, buffers, made.done, place, tuple(steps), most
-        )
+        return Drafts(tuple(order), targets, fixed, buffers, made.done, place, tuple(steps), most)
 
     def sorted(self) -> list[Draft]:
         """The drafts, sources first."""
