@@ -226,6 +226,26 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "bf16": (lambda x: (x + 1, x @ x.t(), x.sum(1), x.float()), (X.bfloat16(),)),
     "lstm": (LSTM, (drawn(3, 2, 4),)),
     "gru": (GRU, (drawn(2, 3, 4),)),
+    "fourier": (
+        lambda x, y: (
+            torch.fft.fft(x).real, torch.fft.fft2(x, norm="ortho").abs(), torch.fft.rfft(y).imag,
+            torch.fft.irfft(torch.fft.rfft(x), n=9), torch.fft.irfft(torch.fft.rfft(y), n=96),
+            torch.fft.ihfft(x, dim=-2).imag + 1, torch.fft.ifft(torch.complex(y, y * y)).real,
+            torch.stft(y, 16, 4, window=torch.hann_window(16), return_complex=True).abs(),
+        ),
+        (IMAGE, drawn(2, 96)),
+    ),
+    "fake quantization": (
+        lambda x, s, z, one: (
+            torch.fake_quantize_per_tensor_affine(x, 0.05, 3, -20, 30),
+            torch.fake_quantize_per_channel_affine(x, s, z, 1, -20, 30),
+            torch.fake_quantize_per_tensor_affine(x, s[0], z[0], -20, 30),
+            torch._fake_quantize_per_tensor_affine_cachemask_tensor_qparams(
+                x, s[:1], z[:1], 1 - one, -20, 30
+            ),
+        ),
+        (X, drawn(4).abs() / 8 + 0.01, torch.tensor([0, 3, -2, 1]).int(), torch.ones(1).int()),
+    ),
 }  # fmt: skip
 
 
@@ -286,7 +306,7 @@ def test_operators_of_aten_give_what_pytorch_gives(names: list[str]) -> None:
 
 
 def test_operators_that_are_not_there_are_listed_together() -> None:
-    module = Called(lambda x: (torch.linalg.svd(x), x.digamma(), torch.fft.fft(x)))
+    module = Called(lambda x: (torch.linalg.svd(x), x.digamma()))
     with pytest.raises(ModelError, match=r"digamma") as caught:
         tg.from_torch(module, X)
     assert "svd" in str(caught.value)

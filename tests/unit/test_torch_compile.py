@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import logging
+import math
 import random
 import threading
 from collections.abc import Iterator
@@ -583,6 +584,54 @@ def test_what_is_not_there_runs_in_pytorch_with_one_warning(
     assert "svd" in record.getMessage()
     assert "digamma" in record.getMessage()
     assert not loads
+
+
+def test_numbers_that_change_between_calls_are_computed_with(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Those that dynamo makes sure of, as the limits of a clamp, are numbers of the program."""
+
+    def function(x: Any, a: float, b: float) -> Any:
+        y = x * (b / (a * a + 1) ** 0.5) + math.sin(a)
+        y = torch.nn.functional.leaky_relu(y.clamp(-b, b), a) + int(b) + max(a, b)
+        return y * a, y > b
+
+    f = compiled(function)
+    with caplog.at_level(logging.WARNING, logger="tunegrad.torch"):
+        for a, b in ((0.3, 1.5), (0.7, 2.5), (0.9, 0.25), (0.1, 3.5)):
+            x, again = (torch.linspace(-2, 2, 6).requires_grad_() for _ in range(2))
+            (found, shown), (wanted, told) = f(x, a, b), function(again, a, b)
+            found.sum().backward()
+            wanted.sum().backward()
+            close((found, x.grad), (wanted, again.grad))
+            assert torch.equal(shown, told)
+    assert not caplog.records
+
+
+def test_gradients_of_a_loss_with_log_sigmoid_are_here(caplog: pytest.LogCaptureFixture) -> None:
+    y, again = (torch.linspace(-3, 3, 6).reshape(2, 3).requires_grad_() for _ in range(2))
+    kinds = torch.tensor([[1.0, 0, 1], [0, 1, 1]])
+    loss = torch.nn.functional.multilabel_soft_margin_loss
+    with caplog.at_level(logging.WARNING, logger="tunegrad.torch"):
+        compiled(loss)(y, kinds).backward()
+    loss(again, kinds).backward()
+    close(y.grad, again.grad)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("p", [0.5, 1.0, 2.0, 3.0, float("inf")])
+def test_gradients_of_distances_are_those_of_pytorch(
+    p: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Two points are equal: their distance has the gradient 0."""
+    drawn = torch.randn(2, 4, 3), torch.randn(2, 5, 3)
+    drawn[0][:, 0] = drawn[1][:, 0]
+    given, again = ([t.clone().requires_grad_() for t in drawn] for _ in range(2))
+    with caplog.at_level(logging.WARNING, logger="tunegrad.torch"):
+        (compiled(torch.cdist)(*given, p) * 0.5).sum().backward()
+        (torch.cdist(*again, p) * 0.5).sum().backward()
+    close([t.grad for t in given], [t.grad for t in again])
+    assert not caplog.records
 
 
 def test_arguments_that_are_not_there_run_in_pytorch(caplog: pytest.LogCaptureFixture) -> None:

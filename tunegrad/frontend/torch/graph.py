@@ -24,7 +24,7 @@ from tunegrad.errors import DTypeError, ModelError
 from tunegrad.ir.dtypes import DType, dtype_of
 
 from ..tensor import Tensor
-from .aten import COMPLEX, TABLE, Complex, lifted
+from .aten import COMPLEX, TABLE, Complex, as_complex, lifted
 from .aten.movement import strided, strided_scatter
 
 _NAMES = {
@@ -205,6 +205,8 @@ def _function(node: Any) -> Callable[..., Any] | None:
         return _nothing
     if name in _SIZES:
         return _SIZES[name]
+    if name == "aten._local_scalar_dense.default":
+        return _guarded(node.meta.get("val"))
     if name.startswith(("aten.", "prims.")):
         return _BY_MEMORY.get(name) or TABLE.get(name.removeprefix("aten."))
     home = getattr(target, "__module__", "")
@@ -219,10 +221,22 @@ def _nothing(*_: Any, **__: Any) -> None:
     return None
 
 
+def _guarded(number: Any) -> Callable[..., Any] | None:
+    """The function that gives the value that dynamo has made sure of; None where it has not."""
+    expr = getattr(getattr(number, "node", None), "expr", None)
+    if expr is None or not expr.is_number:
+        return None
+    value = int(expr) if isinstance(number, load_torch().SymInt) else float(expr)
+    return lambda _: value
+
+
 def _called(node: Any, values: Mapping[Any, Any]) -> Any:
     function = _function(node)
     if function is None:
         raise ModelError(f"{name_of(node.target)} is not supported")
+    wide = node.kwargs.get("dtype")
+    if getattr(wide, "is_complex", False) and name_of(node.target) == "aten._to_copy.default":
+        return as_complex(_mapped(node.args[0], values), dtype_from(wide.to_real()))
     schema = getattr(node.target, "_schema", None)
     names = [a.name for a in schema.arguments] if schema is not None else [""] * len(node.args)
     given = zip(names, node.args, strict=False)
@@ -284,7 +298,12 @@ def _as_said(node: Any, result: Any, said: Any) -> Any:
     if isinstance(said, list | tuple) and isinstance(result, list | tuple):
         if name_of(node.target) in _OF_STATISTICS:
             return _as_said(node, result[0], said[0]), *result[1:]
-        return tuple(_as_said(node, r, s) for r, s in zip(result, said, strict=False))
+        parts = {u.args[1] for u in node.users if u.target is operator.getitem}
+        every = len(parts) < len(node.users)
+        return tuple(
+            _as_said(node, r, s) if every or i in parts else None
+            for i, (r, s) in enumerate(zip(result, said, strict=False))
+        )
     if not isinstance(result, Tensor) or not hasattr(said, "dtype"):
         return result
     shape = tuple(said.shape)

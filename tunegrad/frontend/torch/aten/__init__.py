@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from . import backward, contraction, elementwise, movement, normalisation, table
-from .table import COMPLEX, Complex, Operator, lifted
+from .table import COMPLEX, Complex, Operator, as_complex, lifted
 
-__all__ = ["COMPLEX", "FAMILIES", "TABLE", "Complex", "Operator", "lifted"]
+__all__ = ["COMPLEX", "FAMILIES", "TABLE", "Complex", "Operator", "as_complex", "lifted"]
 
 FAMILIES: dict[str, dict[str, Operator]] = {
     "elementwise": elementwise.ELEMENTWISE,

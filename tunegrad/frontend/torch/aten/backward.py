@@ -124,6 +124,11 @@ def _grid_backward(
     return _of(forward, grad, (x, grid), output_mask)
 
 
+def _cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: float, cdist: Tensor) -> Tensor:
+    del cdist
+    return _alone(lambda x: x.cdist(x2, p), grad, x1)
+
+
 def _weight_norm_backward(
     grad: Tensor, v: Tensor, g: Tensor, norms: Tensor, dim: int
 ) -> tuple[Any, ...]:
@@ -172,6 +177,7 @@ BACKWARD: dict[str, Operator] = {
     **{f"replication_pad{n}d_backward.default": _pad_backward("replicate") for n in (1, 2, 3)},
     **{f"reflection_pad{n}d_backward.default": _pad_backward("reflect") for n in (1, 2, 3)},
     **{f"grid_sampler_{n}d_backward.default": _grid_backward for n in (2, 3)},
+    **entries(_cdist_backward, "_cdist_backward.default"),
     **entries(_weight_norm_backward, "_weight_norm_interface_backward.default"),
     **entries(_flash_backward, "_scaled_dot_product_flash_attention_for_cpu_backward.default"),
 }  # fmt: skip

@@ -54,8 +54,8 @@ def _rrelu(
     return x.rrelu(lower, upper), noise
 
 
-def _log_sigmoid_forward(x: Tensor) -> tuple[Tensor, None]:
-    return x.logsigmoid(), None
+def _log_sigmoid_forward(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x.logsigmoid(), (-x.abs()).exp()
 
 
 def _masked_fill(x: Tensor, mask: Tensor, value: Any) -> Tensor:
@@ -67,6 +67,31 @@ def _nan_to_num(
     x: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
     return x.nan_to_num(0.0 if nan is None else nan, posinf, neginf)
+
+
+def _fake_quantize(
+    x: Tensor, scale: Any, zero_point: Any, quant_min: int, quant_max: int
+) -> tuple[Tensor, Tensor]:
+    """The values that steps of ``scale`` stand for, and whether they are inside of the range."""
+    if isinstance(scale, float):
+        scale = full((), scale, F32)
+    step = (x * (1 / scale)).round() + zero_point
+    inside = (step >= quant_min) & (step <= quant_max)
+    return (step.clamp(quant_min, quant_max) - zero_point) * scale, inside
+
+
+def _fake_quantize_if(
+    x: Tensor, scale: Tensor, zero_point: Tensor, enabled: Tensor, quant_min: int, quant_max: int
+) -> tuple[Tensor, Tensor]:
+    made, inside = _fake_quantize(x, scale, zero_point, quant_min, quant_max)
+    return where(enabled != 0, made, x), inside | (enabled == 0)
+
+
+def _fake_quantize_channels(
+    x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
+) -> tuple[Tensor, Tensor]:
+    shape = [scale.size if d == axis % x.ndim else 1 for d in range(x.ndim)]
+    return _fake_quantize(x, scale.reshape(shape), zero_point.reshape(shape), quant_min, quant_max)
 
 
 ELEMENTWISE: dict[str, Operator] = {
@@ -91,6 +116,13 @@ ELEMENTWISE: dict[str, Operator] = {
     **overloads("Tensor", Tensor.rsub),
     **entries(_rsub, "rsub.Scalar"),
     **overloads("Tensor Scalar Tensor_mode Scalar_mode", Tensor.div),
+    **entries(Tensor.div, "true_divide.Tensor"),
+    **entries(Tensor.neg, "_neg_view.default"),
+    **entries(_fake_quantize, "fake_quantize_per_tensor_affine_cachemask.default"),
+    **entries(
+        _fake_quantize_if, "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams.default"
+    ),
+    **entries(_fake_quantize_channels, "fake_quantize_per_channel_affine_cachemask.default"),
     **overloads(
         "Tensor Scalar", Tensor.eq, Tensor.ne, Tensor.lt, Tensor.le, Tensor.gt, Tensor.ge,
         Tensor.fmod,

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tunegrad.errors import ModelError
 from tunegrad.ir.dtypes import DType
 
 from ...creation import zeros_like
-from ...functions import stack
+from ...functions import cat, stack
 from ...tensor import Tensor
 
 Operator = Callable[..., Any]
@@ -56,6 +61,13 @@ class Complex:
         return Complex(pairs.select(-1, 0), pairs.select(-1, 1))
 
 
+def as_complex(x: Any, part: DType) -> Complex:
+    """A tensor as complex numbers whose parts have a dtype."""
+    if isinstance(x, Complex):
+        return Complex(x.real.cast(part), x.imag.cast(part))
+    return Complex(x.cast(part), zeros_like(x).cast(part))
+
+
 def lifted(operator: Operator | None, name: str) -> Operator:
     """An operator that moves elements, of complex numbers: of the real and of the imaginary parts.
 
@@ -83,9 +95,9 @@ def lifted(operator: Operator | None, name: str) -> Operator:
 
 
 _NAMES = (
-    "_reshape_alias _to_copy _unsafe_view alias cat clone contiguous detach expand flatten flip "
-    "index_select lift_fresh_copy mean narrow neg permute repeat reshape roll select slice split "
-    "split_with_sizes squeeze stack sum t transpose unbind unflatten unsqueeze view view_copy"
+    "_neg_view _reshape_alias _to_copy _unsafe_view alias cat clone contiguous detach expand flip "
+    "flatten index_select lift_fresh_copy mean narrow neg permute repeat reshape roll select slice "
+    "split split_with_sizes squeeze stack sum t transpose unbind unflatten unsqueeze view view_copy"
 )
 
 _MOVES = frozenset(_NAMES.split())
@@ -178,8 +190,89 @@ def _exp(x: Complex) -> Complex:
     return _polar(x.real.exp(), x.imag)
 
 
-def _made(operator: Callable[..., Any], *names: str) -> dict[str, Operator]:
-    return dict.fromkeys(names, operator)
+_WHOLE = 64
+"""Elements up to which a Fourier transform is a product with its matrix."""
+
+
+def _turns(turns: NDArray[Any], dtype: DType) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of parts of a circle."""
+    angles = 2 * math.pi * (turns % 1)
+    return tuple(Tensor.constant(f(angles).astype(dtype.numpy)) for f in (np.cos, np.sin))  # type: ignore[return-value]
+
+
+def _rotated(re: Tensor, im: Tensor | None, by: Operator, turns: NDArray[Any]) -> Any:
+    """Real and imaginary parts, multiplied by complex numbers of size one."""
+    cos, sin = _turns(turns, re.dtype)
+    if im is None:
+        return by(re, cos), by(re, sin)
+    return by(re, cos) - by(im, sin), by(re, sin) + by(im, cos)
+
+
+def _transformed(re: Tensor, im: Tensor | None, sign: int) -> tuple[Tensor, Tensor]:
+    """The discrete Fourier transform along the last dimension: of ``a * b`` elements as transforms
+    of ``a`` and of ``b`` (Cooley and Tukey).
+    """
+    n = re.shape[-1]
+    a = max(d for d in range(1, math.isqrt(n) + 1) if n % d == 0)
+    if n <= _WHOLE or a == 1:
+        places = np.arange(n)
+        matrix = np.outer(places, places) % n * sign / n
+        return _rotated(re, im, Tensor.matmul, matrix)  # type: ignore[no-any-return]
+    lead, b = re.shape[:-1], n // a
+
+    def split(x: Tensor | None) -> Tensor | None:
+        return None if x is None else x.reshape(*lead, a, b).transpose(-1, -2)
+
+    parts = _transformed(split(re), split(im), sign)  # type: ignore[arg-type]
+    parts = _rotated(*parts, operator.mul, np.outer(np.arange(b), np.arange(a)) * sign / n)
+    parts = _transformed(parts[0].transpose(-1, -2), parts[1].transpose(-1, -2), sign)
+    return tuple(x.transpose(-1, -2).reshape(*lead, n) for x in parts)  # type: ignore[return-value]
+
+
+def _along(x: Any, dims: Sequence[int], sign: int) -> Any:
+    for dim in dims:
+        re, im = (x.real, x.imag.transpose(dim, -1)) if isinstance(x, Complex) else (x, None)
+        re, im = _transformed(re.transpose(dim, -1), im, sign)
+        x = Complex(re.transpose(dim, -1), im.transpose(dim, -1))
+    return x
+
+
+def _scaled(x: Any, dims: Sequence[int], normalization: int, shape: Sequence[int]) -> Any:
+    """``normalization``: 0 as it is, 1 divided by the root of the elements, 2 by their number."""
+    return (
+        x
+        if not normalization
+        else _mul(x, math.prod(shape[d] for d in dims) ** (-normalization / 2))
+    )
+
+
+def _fft(x: Any, dim: Sequence[int], normalization: int, forward: bool) -> Any:
+    return _scaled(_along(x, dim, -1 if forward else 1), dim, normalization, x.shape)
+
+
+def _fft_of_reals(x: Tensor, dim: Sequence[int], normalization: int, onesided: bool) -> Any:
+    made, last = _along(x, dim[-1:], -1), dim[-1]
+    if onesided:
+        half = x.shape[last] // 2 + 1
+        made = Complex(made.real.narrow(last, 0, half), made.imag.narrow(last, 0, half))
+    return _scaled(_along(made, dim[:-1], -1), dim, normalization, x.shape)
+
+
+def _fft_to_reals(x: Any, dim: Sequence[int], normalization: int, last_dim_size: int) -> Tensor:
+    """The other half of the elements are the conjugates of the first ones, from the end on."""
+    made, last = _along(x, dim[:-1], 1), dim[-1]
+    half = last_dim_size // 2 + 1
+    re, im = (p.narrow(last, 0, half) for p in (made.real, made.imag))
+    more = last_dim_size - half
+    every = Complex(
+        cat([re, re.narrow(last, 1, more).flip(last)], last),
+        cat([im, -im.narrow(last, 1, more).flip(last)], last),
+    )
+    return _scaled(_along(every, (last,), 1), dim, normalization, every.shape).real  # type: ignore[no-any-return]
+
+
+def _made(function: Operator, *names: str) -> dict[str, Operator]:
+    return dict.fromkeys(names, function)
 
 
 COMPLEX_NUMBERS: dict[str, Operator] = {
@@ -192,6 +285,9 @@ COMPLEX_NUMBERS: dict[str, Operator] = {
     **_made(_conj, "_conj.default", "_conj_physical.default", "conj_physical.default"),
     **_made(lambda x: x, "resolve_conj.default"),
     **_made(_angle, "angle.default"),
+    **_made(_fft, "_fft_c2c.default"),
+    **_made(_fft_of_reals, "_fft_r2c.default"),
+    **_made(_fft_to_reals, "_fft_c2r.default"),
 }
 
 COMPLEX: dict[str, Operator] = {
