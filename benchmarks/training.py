@@ -786,8 +786,8 @@ def main() -> None:
         "--forms", default=",".join(_FORMS), help="of the loop's optimiser; fused alone is quick"
     )
     said = parser.parse_args()
-    if unknown := set(said.forms.split(",")) - {*_FORMS}:
-        parser.error(f"--forms {', '.join(sorted(unknown))}; valid: {', '.join(_FORMS)}")
+    if wrong := set(said.forms.split(",")) - {*_FORMS}:
+        parser.error(f"--forms {', '.join(sorted(wrong))}; valid: {', '.join(_FORMS)}")
     if said.tune and not said.store:
         parser.error("--tune needs --store, the file of its winners")
     if unknown := [name for name in said.models if name not in MODELS]:
