@@ -113,6 +113,7 @@ def backend(
     alone: list[_Compiled] = []
 
     def taken(graph: Any, constants: bool, written: tuple[int, ...] = ()) -> Any:
+        _take_flexible_apart(graph)
         draws = with_draws_as_inputs(graph)
         missing = missing_operators(graph.graph)
         if missing:
@@ -250,6 +251,51 @@ def _taken_apart() -> Iterator[None]:
             yield
     finally:
         _set_mkldnn_enabled(before)
+
+
+def _take_flexible_apart(graph_module: Any) -> None:
+    """Rewrite attention with functions of its scores as the products that PyTorch says it is."""
+    from torch._higher_order_ops.flex_attention import flex_attention, math_attention
+    from torch.fx.experimental.proxy_tensor import make_fx
+    from torch.utils._pytree import tree_flatten, tree_unflatten
+
+    graph, torch = graph_module.graph, load_torch()
+    for node in [n for n in graph.nodes if n.target is flex_attention]:
+        leaves, form = tree_flatten(node.args)
+        modules = {
+            i: getattr(graph_module, x.target)
+            for i, x in enumerate(leaves)
+            if isinstance(x, torch.fx.Node) and x.op == "get_attr" and "val" not in x.meta
+        }
+        places = [
+            i for i, x in enumerate(leaves) if isinstance(x, torch.fx.Node) and i not in modules
+        ]
+
+        def products(
+            *given: Any, leaves: Any = leaves, form: Any = form, modules: Any = modules,
+            places: Any = places,
+        ) -> Any:  # fmt: skip
+            known = {**dict(enumerate(leaves)), **modules, **dict(zip(places, given, strict=True))}
+            return math_attention(*tree_unflatten([*known.values()], form))
+
+        examples = [leaves[i].meta["val"] for i in places]
+        with examples[0].fake_mode:
+            made = make_fx(products, decomposition_table=dict(_decompositions()))(*examples)
+        for held in made.graph.find_nodes(op="get_attr"):
+            name = f"{node.name}_{held.target}"
+            graph_module.register_buffer(name, getattr(made, held.target), persistent=False)
+            held.target = name
+        inputs = dict(zip(made.graph.find_nodes(op="placeholder"), places, strict=True))
+        with graph.inserting_before(node):
+            results = graph.graph_copy(made.graph, {n: leaves[i] for n, i in inputs.items()})
+        for user in list(node.users):
+            user.replace_all_uses_with(results[user.args[1]])
+            graph.erase_node(user)
+        graph.erase_node(node)
+        for i in modules:
+            graph.erase_node(leaves[i])
+        graph.eliminate_dead_code()
+    graph_module.recompile()
 
 
 def _written() -> tuple[int, ...]:

@@ -608,6 +608,46 @@ def test_numbers_that_change_between_calls_are_computed_with(
     assert not caplog.records
 
 
+def test_attention_with_functions_of_its_scores_is_taken(caplog: pytest.LogCaptureFixture) -> None:
+    """A bias by distance that is looked up, grouped heads, and a mask of which a row is empty."""
+    flexible = pytest.importorskip("torch.nn.attention.flex_attention")
+    q, k, v = torch.randn(2, 4, 16, 16), torch.randn(2, 2, 16, 16), torch.randn(2, 2, 16, 16)
+    table = torch.randn(4, 32)
+
+    def seen(b: Any, h: Any, i: Any, j: Any) -> Any:
+        return (i >= j) & (i != 3)
+
+    mask = flexible.create_block_mask(seen, None, None, 16, 16, device="cpu", BLOCK_SIZE=16)
+
+    def function(q: Any, k: Any, v: Any) -> Any:
+        def score(s: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
+            return s + table[h, i - j + 15] * 0.1
+
+        return flexible.flex_attention(q, k, v, score, block_mask=mask, enable_gqa=True)
+
+    with caplog.at_level(logging.WARNING, logger="tunegrad.torch"), torch.no_grad():
+        found = compiled(function)(q, k, v)
+    assert not caplog.records
+    close(found, function(q, k, v))
+    assert not found[:, :, 3].any()
+
+
+def test_gradients_of_complex_numbers_are_here(caplog: pytest.LogCaptureFixture) -> None:
+    def function(x: Any, k: Any) -> Any:
+        product = torch.fft.rfft(x, n=24) * torch.fft.rfft(k, n=24)
+        return torch.fft.irfft(product, n=24)[..., :12] + product.abs().sum()
+
+    drawn = torch.randn(3, 12), torch.randn(12)
+    given, again = ([t.clone().requires_grad_() for t in drawn] for _ in range(2))
+    with caplog.at_level(logging.WARNING, logger="tunegrad.torch"):
+        compiled(function)(*given).sum().backward()
+    function(*again).sum().backward()
+    torch.testing.assert_close(
+        [t.grad for t in given], [t.grad for t in again], atol=1e-3, rtol=1e-4
+    )
+    assert not caplog.records
+
+
 def test_gradients_of_a_loss_with_log_sigmoid_are_here(caplog: pytest.LogCaptureFixture) -> None:
     y, again = (torch.linspace(-3, 3, 6).reshape(2, 3).requires_grad_() for _ in range(2))
     kinds = torch.tensor([[1.0, 0, 1], [0, 1, 1]])
@@ -694,6 +734,17 @@ def test_bytes_are_resized_smoothly_by_pytorch(caplog: pytest.LogCaptureFixture)
     with caplog.at_level(logging.WARNING, logger="tunegrad.torch"), torch.no_grad():
         assert torch.equal(compiled(function)(x), function(x))
     assert "aten.upsample_bilinear2d: u8 is not supported" in caplog.text
+
+
+def test_a_choice_by_noise_is_pytorchs(caplog: pytest.LogCaptureFixture) -> None:
+    x, found = torch.randn(4, 6), []
+    function = torch.nn.functional.gumbel_softmax
+    with caplog.at_level(logging.WARNING, logger="tunegrad.torch"), torch.no_grad():
+        for f in (compiled(function), function):
+            torch.manual_seed(0)
+            found.append(f(x, hard=True))
+    close(*found)
+    assert not caplog.records
 
 
 def test_random_numbers_are_pytorchs() -> None:

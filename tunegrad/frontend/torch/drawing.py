@@ -24,7 +24,7 @@ _DRAWN = frozenset(
     for name in (
         "rand.default", "rand_like.default", "randn.default", "randn_like.default",
         "randint.default", "randint.low", "randint_like.default", "randint_like.low_dtype",
-        "randperm.default", "bernoulli.p", "uniform.default",
+        "randperm.default", "bernoulli.p", "uniform.default", "exponential.default",
     )
 )  # fmt: skip
 """Operators whose results depend on shapes and numbers alone, not on the elements of a tensor."""

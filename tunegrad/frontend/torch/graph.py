@@ -235,8 +235,12 @@ def _called(node: Any, values: Mapping[Any, Any]) -> Any:
     if function is None:
         raise ModelError(f"{name_of(node.target)} is not supported")
     wide = node.kwargs.get("dtype")
-    if getattr(wide, "is_complex", False) and name_of(node.target) == "aten._to_copy.default":
-        return as_complex(_mapped(node.args[0], values), dtype_from(wide.to_real()))
+    if getattr(wide, "is_complex", False):  # of real numbers, or a conversion of complex ones
+        part = dtype_from(wide.to_real())
+        if name_of(node.target) == "aten._to_copy.default":
+            return as_complex(_mapped(node.args[0], values), part)
+        args = [_mapped(a, values) for a in node.args]
+        return as_complex(function(*args, dtype=part), part)
     schema = getattr(node.target, "_schema", None)
     names = [a.name for a in schema.arguments] if schema is not None else [""] * len(node.args)
     given = zip(names, node.args, strict=False)

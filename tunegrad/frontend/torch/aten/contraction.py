@@ -8,6 +8,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tunegrad.ir.dtypes import I32
+
 from ...functions import einsum, scaled_dot_product_attention, where
 from ...nn.sequences import layers
 from ...ops.convolution import convolve, convolve_transposed
@@ -137,6 +139,7 @@ CONTRACTION: dict[str, Operator] = {
     **overloads("input", Tensor.conv_transpose2d, Tensor.conv_transpose3d),
     **entries(_attention, "scaled_dot_product_attention.default"),
     **entries(Tensor.cdist, "_cdist_forward.default"),
+    **entries(lambda x, y: x.cast(I32) @ y.cast(I32), "_int_mm.default"),
     **entries(_trilinear, "_trilinear.default"),
     **entries(_flash_for_cpu, "_scaled_dot_product_flash_attention_for_cpu.default"),
     **entries(_recurrent("lstm"), "lstm.input"),

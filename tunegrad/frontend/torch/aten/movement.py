@@ -20,9 +20,9 @@ from ...tensor import Tensor, lift
 from .table import Operator, entries, overloads, unsupported
 
 
-def _same(x: Tensor, *_: Any, **options: Any) -> Tensor:
+def _same(x: Any, *_: Any, **options: Any) -> Any:
     dtype = options.get("dtype")
-    return x if dtype is None else x.cast(dtype)
+    return x if dtype is None else lift(x, "_to_copy").cast(dtype)
 
 
 def _to(x: Tensor, dtype: DType, *_: Any, **__: Any) -> Tensor:

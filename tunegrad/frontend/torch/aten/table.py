@@ -15,7 +15,7 @@ from tunegrad.errors import ModelError
 from tunegrad.ir.dtypes import DType
 
 from ...creation import zeros_like
-from ...functions import cat, stack
+from ...functions import cat, stack, where
 from ...tensor import Tensor
 
 Operator = Callable[..., Any]
@@ -95,9 +95,11 @@ def lifted(operator: Operator | None, name: str) -> Operator:
 
 
 _NAMES = (
-    "_neg_view _reshape_alias _to_copy _unsafe_view alias cat clone contiguous detach expand flip "
-    "flatten index_select lift_fresh_copy mean narrow neg permute repeat reshape roll select slice "
-    "split split_with_sizes squeeze stack sum t transpose unbind unflatten unsqueeze view view_copy"
+    "_neg_view _reshape_alias _to_copy _unsafe_view alias cat clone constant_pad_nd "
+    "contiguous copy detach expand flatten flip gather index index_select lift_fresh_copy "
+    "mean narrow neg new_zeros permute repeat reshape roll select select_scatter slice "
+    "slice_scatter split split_with_sizes squeeze stack sum t transpose unbind unflatten "
+    "unsqueeze view view_copy zeros_like"
 )
 
 _MOVES = frozenset(_NAMES.split())
@@ -184,6 +186,13 @@ def _angle(x: Any) -> Tensor:
     if not isinstance(x, Complex):
         raise unsupported("angle", "a tensor of real numbers")
     return x.imag.atan2(x.real)
+
+
+def _sgn(x: Complex) -> Complex:
+    """Of size one; 0 where it is 0."""
+    size = _abs(x)
+    size = where(size == 0, 1.0, size)
+    return Complex(x.real / size, x.imag / size)
 
 
 def _exp(x: Complex) -> Complex:
@@ -298,5 +307,6 @@ COMPLEX: dict[str, Operator] = {
     **_made(_summed(-1), "sub.Tensor", "sub.Scalar"),
     **_made(_abs, "abs.default"),
     **_made(_exp, "exp.default"),
+    **_made(_sgn, "sgn.default"),
 }
 """Operators of which an argument is complex; others are ``lifted``."""
