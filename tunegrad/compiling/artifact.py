@@ -41,22 +41,6 @@ if TYPE_CHECKING:
     from tunegrad.ir.rewrites import Guard
     from tunegrad.opts import ActionObserver, Observer, Schedule
 
-__all__ = [
-    "SETTLED_NS",
-    "SUFFIX",
-    "Compiler",
-    "Counts",
-    "KeptPlan",
-    "ProgramFacts",
-    "build",
-    "code_of",
-    "default_key",
-    "graph_key",
-    "object_key",
-    "program_key",
-]
-
-
 # ---- programs as files
 #
 # Programs and plans as files, so that a process need not lower or plan again what this machine has

@@ -44,16 +44,6 @@ if TYPE_CHECKING:
     from tunegrad.config import ModelDtype
     from tunegrad.reports import Outcome
 
-__all__ = [
-    "SavedKernel",
-    "SavedModel",
-    "open_model",
-    "read_program",
-    "save_model",
-    "taken_constants",
-    "written_program",
-]
-
 _VERSION = 2
 _FAULTS = (
     UserError, VerifyError, LookupError, ValueError, TypeError, ArithmeticError, RecursionError,

@@ -21,8 +21,6 @@ from tunegrad.forks import ForkSafeLock
 from .tables import nearest
 from .values import ModelSpec, Scalar
 
-__all__ = ["build_model", "import_builder", "users_frames"]
-
 _lock = ForkSafeLock()
 _stdouts: list[TextIO] = []
 """stdout as it was before the first of the builders that run now, once for each of them."""

@@ -12,8 +12,6 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from tunegrad.errors import ConfigError
 
-__all__ = ["check_keys", "convert_table", "nearest", "read_toml"]
-
 T = TypeVar("T")
 
 

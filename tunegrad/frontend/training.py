@@ -45,8 +45,6 @@ from .random import draws_from, no_draws, start_of
 from .tensor import Tensor
 from .weights import Array, ParameterSpec, Weights
 
-__all__ = ["StepModel", "Training"]
-
 Phase = Literal["first", "more", "last"]
 """The place of a batch among those of one update; the ``last`` one updates."""
 

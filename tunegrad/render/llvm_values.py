@@ -17,21 +17,6 @@ from tunegrad.ir.interpret.numeric import to_memory
 from tunegrad.ir.program import Instr, Load, VType
 from tunegrad.ir.target import Target
 
-__all__ = [
-    "Byte",
-    "LlvmValues",
-    "literal",
-    "ltype",
-    "mask_type",
-    "memory_type",
-    "runs_of",
-    "scalar_type",
-    "shuffle_mask",
-    "suffix_of",
-    "transposition",
-]
-
-
 # ---- shuffles
 #
 # The mask of LLVM's ``shufflevector`` as text.

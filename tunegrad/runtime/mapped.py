@@ -27,8 +27,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MappedFileError", "UnknownKindError", "check_digest", "map_arrays", "write_arrays"]
-
 Array = NDArray[Any]
 
 _DTYPES = {

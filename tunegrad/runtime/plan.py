@@ -42,14 +42,6 @@ if TYPE_CHECKING:
     from tunegrad.ir.layout import Pack
     from tunegrad.ir.rewrites import Guard
 
-__all__ = [
-    "Code",
-    "Runner",
-    "Runners",
-    "lifetimes",
-    "needed_bytes",
-]
-
 Array = NDArray[Any]
 
 _POISON = 0xFF

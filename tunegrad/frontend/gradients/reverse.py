@@ -14,8 +14,6 @@ from ..vjp import OwnRule
 from .cotangent import Cotangent, added, apart
 from .rules import flow
 
-__all__ = ["gradients"]
-
 
 def gradients(
     outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[Node],
