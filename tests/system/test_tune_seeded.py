@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
+import pytest
 from small_models import THREADS, Listener, here
 
 import tunegrad as tg
@@ -27,11 +29,24 @@ def tuned(
     )  # fmt: skip
 
 
-def test_new_kernel_is_seeded_from_the_nearest_one_and_says_what_that_gave(tmp_path: Path) -> None:
-    store, listener = tmp_path / "t.db", Listener()
-    first = tuned(store, 24)
-    assert first.seed_share is None
-    assert first.rows[0].seed_ms is None
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of one session."""
+    store = tmp_path_factory.mktemp("first") / "t.db"
+    report = tuned(store, 24)
+    assert report.seed_share is None
+    assert report.rows[0].seed_ms is None
+    return store
+
+
+@pytest.fixture
+def store(first: Path, tmp_path: Path) -> Path:
+    """The same, for a test to write to."""
+    return Path(shutil.copy(first, tmp_path))
+
+
+def test_new_kernel_is_seeded_from_the_nearest_one_and_says_what_that_gave(store: Path) -> None:
+    listener = Listener()
     report = tuned(store, 40, listener)
     measured = [e for e in listener.of(CandidateMeasured) if e.kernel == report.rows[0].kernel]
     seeds = [e for e in measured if e.origin == "seed"]
@@ -50,9 +65,8 @@ def test_new_kernel_is_seeded_from_the_nearest_one_and_says_what_that_gave(tmp_p
     assert repeated.rows[0].seed_ms == report.rows[0].seed_ms
 
 
-def test_cold_start_takes_no_seeds(tmp_path: Path) -> None:
-    store, listener = tmp_path / "t.db", Listener()
-    tuned(store, 24)
+def test_cold_start_takes_no_seeds(store: Path) -> None:
+    listener = Listener()
     report = tuned(store, 40, listener, warm_start=False)
     assert "seed" not in {e.origin for e in listener.of(CandidateMeasured)}
     assert report.seed_share is None
