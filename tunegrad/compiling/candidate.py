@@ -49,19 +49,6 @@ from tunegrad.ir.rounding import (
 from tunegrad.lazy import dataclass
 from tunegrad.opts import Schedule, Space
 
-__all__ = [
-    "HOOKS",
-    "INTERPRETED_STEPS",
-    "SAMPLED_WORK",
-    "Payload",
-    "inputs",
-    "kinds",
-    "lower",
-    "reference",
-    "sample_points",
-    "work",
-]
-
 Array = NDArray[Any]
 
 HOOKS: Hooks = Hooks(*(f"{__name__}:{name}" for name in ("lower", "inputs", "reference", "kinds")))

@@ -25,22 +25,6 @@ from typing import NamedTuple
 from tunegrad.db.schema import APPLICATION_ID, FIRST_VERSION, SCHEMA_VERSION, STEPS, migrate
 from tunegrad.errors import StoreError
 
-__all__ = [
-    "MINIMUM_SQLITE",
-    "MOUNTS",
-    "DamagedStore",
-    "Mount",
-    "check_location",
-    "close_writer",
-    "connect_memory",
-    "connect_reader",
-    "connect_salvager",
-    "connect_writer",
-    "damage_of",
-    "filesystem_of",
-    "is_network",
-]
-
 MOUNTS = Path("/proc/self/mounts")
 
 # fmt: off

@@ -9,17 +9,6 @@ from tunegrad.ir.program import ROUNDING, VType
 
 from .llvm_values import Byte, LlvmValues, literal, ltype, mask_type, scalar_type, suffix_of
 
-__all__ = [
-    "converted",
-    "dot_of_quads",
-    "of_floats",
-    "of_integers",
-    "of_pairs",
-    "pair_of",
-    "quad_of",
-]
-
-
 # ---- conversions
 #
 # LLVM IR of conversions between dtypes; of bf16 and of pairs of them, whose halves are moved.

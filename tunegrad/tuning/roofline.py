@@ -20,8 +20,6 @@ from tunegrad.ir.kernel import Kernel, Reduce
 from tunegrad.ir.target import Target
 from tunegrad.opts import product_rate
 
-__all__ = ["Bounds", "Roofline", "needed_flops"]
-
 _MAX_POINTS = 1 << 22
 
 _FASTER = 3.0

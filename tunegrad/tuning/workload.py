@@ -28,25 +28,6 @@ from tunegrad.planning import prepared, stored_images, stored_toggles
 from tunegrad.runtime import Argument
 from tunegrad.trial import Fingerprint
 
-__all__ = [
-    "HasKernels",
-    "KernelUse",
-    "Workload",
-    "cut_as_stored",
-    "not_a_number",
-    "only",
-    "shared_kernels",
-    "uses_of",
-    "with_images",
-    "with_plan",
-    "with_toggles",
-    "with_variants",
-    "work_key",
-    "workload_of",
-    "workload_of_function",
-    "workload_of_spec",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class KernelUse:

@@ -36,27 +36,6 @@ if TYPE_CHECKING:
     from tunegrad.devices.verifying.tolerance import Bar, Mismatch
     from tunegrad.ir.target import Target
 
-__all__ = [
-    "APART",
-    "BULK_EXPORTS",
-    "EXPORTS",
-    "MOST_DIMS",
-    "PLAN_BYTES",
-    "RESULT_BYTES",
-    "BufferTable",
-    "Bulk",
-    "Cores",
-    "Executable",
-    "Launch",
-    "LaunchTable",
-    "Team",
-    "Teams",
-    "barrier_address",
-    "carried_runtime",
-    "process_cores",
-]
-
-
 # ---- team
 
 

@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from tunegrad.devices.device import Inspection
     from tunegrad.devices.opencl.engine import OpenClEngine
 
-__all__ = ["OpenClDevice", "Opened", "check_compiles", "declared", "found", "opened", "select"]
-
-
 # ---- rates
 #
 # Assumed rates of OpenCL devices: one table for CPUs that run OpenCL, one for GPUs.

@@ -21,16 +21,6 @@ from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import buffer_dtype
 from tunegrad.ir.layout import Pack
 
-__all__ = [
-    "Dataset",
-    "DatasetCache",
-    "InputSet",
-    "References",
-    "load_hook",
-    "make_dataset",
-    "same_bytes",
-]
-
 References = tuple[dict[str, Reference], ...]
 
 _SHARE = 64

@@ -40,29 +40,6 @@ from tunegrad.ir.interpret.numeric import to_memory
 from tunegrad.ir.kernel import Kernel, Param, Store, memoized
 from tunegrad.ir.rounding import IN_STEPS, Drawn, has_jumps, roundings
 
-__all__ = [
-    "DOMAINS",
-    "KINDS",
-    "MILDEST",
-    "SPANS",
-    "Domain",
-    "Draw",
-    "KeptInputs",
-    "Kind",
-    "Sign",
-    "applied",
-    "clamps_of",
-    "constants_of",
-    "draw",
-    "draw_inputs",
-    "kinds_of",
-    "reaches",
-    "seed_of",
-    "signed",
-    "signs_of",
-    "stored",
-]
-
 # ---- inputs that are kept
 #
 # Inputs that the referee drew, kept until they are wanted again: to refer ahead and to prepare

@@ -12,8 +12,6 @@ import numpy.typing as npt
 from tunegrad.devices.job import Reference
 from tunegrad.ir.dtypes import BF16, DType, buffer_dtype
 
-__all__ = ["Bar", "Mismatch", "compare", "rounding", "tolerance"]
-
 _UNIT = {
     "bf16": 2.0**-8, "f16": 2.0**-11, "tf32": 2.0**-11, "f32": 2.0**-24, "f64": 2.0**-53,
 }  # fmt: skip

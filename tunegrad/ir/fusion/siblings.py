@@ -42,8 +42,6 @@ from .drafts import (
     operation_count,
 )
 
-__all__ = ["joined"]
-
 Form = Callable[[Node], object]
 
 

@@ -34,22 +34,6 @@ from ..index import Atom, FloorDiv, Index, Mod, Valid, Var, var
 from ..pipelines import in_turn
 from ..program import For, Instr, Program
 
-__all__ = [
-    "Depends",
-    "Facts",
-    "Family",
-    "Memory",
-    "below",
-    "condition_facts",
-    "depends",
-    "narrowed",
-    "pinned",
-    "split",
-    "stop_facts",
-    "told",
-    "verify_races",
-]
-
 # ---- bounds
 #
 # Bounds of an index where conditions hold: what masks, loop stops and branches say about an

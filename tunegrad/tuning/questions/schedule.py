@@ -33,8 +33,6 @@ from ..race import Choice, Met, ModelTrack, most_at_once, race
 from ..workload import Workload, only
 from .question import evidence_of, measured_here
 
-__all__ = ["Schedules", "promote", "track_of"]
-
 _FIELD = 40
 """Others of the heaviest kernel that are raced where there is time: the best one was found as far
 as the 38th place of the search (decision 0028).
