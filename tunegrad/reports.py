@@ -340,7 +340,7 @@ class RunReport:
 
     ``constant_bytes`` are those of its weights. ``dtype``, ``deviation``, ``others_cpus`` and
     ``busy`` are as in ``TuneReport``, but the outputs are those of the loaded model; what others
-    used is looked at by ``tunegrad run``.
+    used is looked at by ``tunegrad run``. ``nan``: outputs hold NaN on the inputs that were drawn.
     """
 
     model: str
@@ -358,6 +358,7 @@ class RunReport:
     by_turns: float | None = None
     others_cpus: float = 0.0
     busy: str = ""
+    nan: bool = False
 
     @property
     def gain(self) -> float | None:

@@ -255,3 +255,33 @@ def test_examples_of_all_helps_run_as_they_stand(tmp_path: Path) -> None:
         )  # fmt: skip
         assert found.returncode == 0, f"{line}\n{found.stdout}\n{found.stderr}"
         assert "Traceback" not in found.stderr
+
+
+def test_models_are_shown_and_run_where_there_is_no_store_yet(tmp_path: Path) -> None:
+    home = {"HOME": str(tmp_path), "XDG_DATA_HOME": "", "TUNEGRAD_STORE": ""}
+    shown = run("show", "mlp", folder=tmp_path, **home)
+    assert shown.returncode == 0, shown.stderr
+    assert "default" in shown.stdout
+    for words in (("report",), ("store", "stats")):
+        done = run(*words, folder=tmp_path, **home)
+        assert done.returncode == 1
+        assert "does not exist; `tunegrad tune" in done.stderr
+
+
+def test_no_memory_and_results_that_are_no_numbers_are_said(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "import numpy as np\nimport tunegrad as tg\n"
+        "def model(rows, w):\n"
+        "    def f(x):\n        return x @ tg.Tensor(np.full((4, 3), w, np.float32))\n"
+        "    return tg.Model('own', lambda: f, (tg.InputSpec('x', (rows, 4)),))\n"
+        "def huge():\n    return model(1 << 40, 1.0)\n"
+        "def nan():\n    return model(2, np.nan)\n",
+        encoding="utf-8",
+    )
+    huge = run("run", "own:huge", folder=tmp_path)
+    assert huge.returncode == 1
+    assert huge.stderr.splitlines()[-1].startswith("error: no memory")
+    assert "Traceback" not in huge.stderr
+    found = run("run", "own:nan", folder=tmp_path)
+    assert found.returncode == 0
+    assert "outputs of the model hold NaN" in found.stdout

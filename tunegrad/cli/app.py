@@ -135,6 +135,12 @@ def _exit_code(argv: Sequence[str], command: click.Command, name: str) -> int:
             _say_error("Interrupted", "interrupted")
         note("interrupted")
         return EXIT_INTERRUPTED
+    except MemoryError as error:
+        said = f"no memory: {error}" if str(error) else "no memory"
+        if as_json:
+            _say_error("MemoryError", said)
+        note(f"error: {said}")
+        return EXIT_USER_ERROR
     except UserError as error:
         said = " ".join(str(error).split())
         if as_json and not isinstance(error, OutputError):

@@ -90,7 +90,7 @@ def check_location(path: Path, *, write: bool, mounts: Path = MOUNTS) -> None:
     SQLite's write-ahead log is shared memory between processes of one machine, and its locks are
     the filesystem's. Network filesystems break both, so a store there is read but never written.
     """
-    if not path.parent.is_dir():
+    if write and not path.parent.is_dir():
         raise StoreError(f"store {path}: directory {path.parent} does not exist; create it first")
     if path.is_dir():
         raise StoreError(f"store {path}: is a directory; a store is one file")

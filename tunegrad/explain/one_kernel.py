@@ -13,12 +13,13 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
+from pathlib import Path
 from statistics import median
 from typing import Literal
 
 from tunegrad import devices
 from tunegrad.compiling import HOOKS, Payload, build
-from tunegrad.config import TuneSettings
+from tunegrad.config import TuneSettings, default_store
 from tunegrad.db import Hit, Near, Store, open_store
 from tunegrad.devices import Beside, Candidate, Device, DeviceMeasurer
 from tunegrad.errors import CandidateFailure, ConfigError, IllegalAction
@@ -52,7 +53,7 @@ from .model import chosen, selected
 
 def show(settings: TuneSettings, made: Workload | None = None) -> list[ShowRow]:
     """One row per distinct kernel of the model, in launch order; ``made`` is the model where its
-    name is none. Reads the store, measures nothing.
+    name is none. Reads the store, or none where the default one is not there; measures nothing.
 
     Raises UserError for an unknown device or an unusable store.
     """
@@ -61,7 +62,8 @@ def show(settings: TuneSettings, made: Workload | None = None) -> list[ShowRow]:
     workload = made or workload_of_spec(
         settings.model, settings.seed, settings.numerics, target, settings.dtype
     )
-    with open_store(settings.store) as store:
+    none = not settings.store.is_file() and settings.store == default_store()
+    with open_store(Path(":memory:") if none else settings.store) as store:
         workload = cut_as_stored(workload, here, store, target)
         picks = picked(workload.plan, target, here, store, settings.numerics)
         workload = with_variants(workload, picks)

@@ -416,6 +416,7 @@ class LoadedModel:
             repeats, self.report(), self.dtype, self.constant_bytes,
             interval=gain_interval(pairs[1], pairs[0]),
             by_turns=paired_gain(pairs[1], pairs[0]),
+            nan=any(x.dtype.kind == "f" and bool(np.isnan(x).any()) for x in mine.run(arrays)),
         )  # fmt: skip
 
     def deviation(self, full: tuple[Node, ...], seed: int = 0) -> Deviation:

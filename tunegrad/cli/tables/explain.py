@@ -202,7 +202,7 @@ def _lines(row: ExplainRow) -> Iterator[str]:
     if row.operations:
         yield f"made of {', '.join(row.operations)}"
     if row.layers:
-        yield f"in the model: {'; '.join(row.layers)}"
+        yield f"in the model: {plain('; '.join(row.layers))}"
     executed = (
         ""
         if not row.flops or row.executed_flops is None

@@ -15,6 +15,7 @@ from tunegrad.cli.tables.printer import (
     ms,
     peak_text,
     percent,
+    plain,
     plural,
     shortened,
     threads_text,
@@ -204,7 +205,8 @@ def run_text(report: RunReport) -> str:
         "compare"
     )
     off = _deviation(report.dtype, report.deviation, report.constant_bytes)
-    return "\n".join([latency, *busy_lines(report.busy), *off, "", kernels.text()])
+    nan = ["outputs of the model hold NaN on the inputs that were drawn"] if report.nan else []
+    return "\n".join([latency, *busy_lines(report.busy), *off, *nan, "", kernels.text()])
 
 
 def _where(report: TuneReport | RunReport) -> str:
@@ -254,7 +256,7 @@ def show_text(rows: Sequence[ShowRow]) -> str:
         time = "" if row.tuned_ms is None else f", {ms(row.tuned_ms)} ms"
         session = f", session {row.session}" if row.session else ""
         differs = f" ({'; '.join(row.differs)})" if row.differs else ""
-        layers = f"    in the model: {'; '.join(row.layers)}\n" if row.layers else ""
+        layers = f"    in the model: {plain('; '.join(row.layers))}\n" if row.layers else ""
         blocks.append(
             f"{row.kernel}  {row.key}\n"
             f"    uses {row.uses}{time}; {row.outcome}{differs}; from {row.origin}{session}\n"

@@ -34,7 +34,8 @@ def ms(value: float | None) -> str:
     """Milliseconds with as many decimals as are worth reading."""
     if value is None:
         return UNKNOWN
-    return f"{value:.1f}" if value >= 100 else f"{value:.2f}" if value >= 10 else f"{value:.4f}"
+    decimals = 1 if value >= 100 else 2 if value >= 10 else 4 if value >= 0.001 or not value else 6
+    return f"{value:.{decimals}f}"
 
 
 def duration(seconds: float) -> str:
