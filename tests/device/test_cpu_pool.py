@@ -112,6 +112,7 @@ def test_script_without_a_guard_is_told_what_to_do(tmp_path):
     last = ended.stderr.splitlines()[-1]
     assert last.startswith("tunegrad.errors.InternalError: print: the workers die while they start")
     assert last.endswith('only under `if __name__ == "__main__":`')
+    assert ended.stderr.count("Traceback") == 1
 
 
 def test_call_behind_a_dead_idle_worker_is_not_blamed(pool):

@@ -90,8 +90,11 @@ def fork_server() -> ForkServerContext:
     """Return what starts worker processes; the process that they are forked from is started.
 
     That process hears no Ctrl-C, which a terminal tells all processes, not even while it imports.
-    Raises DeviceError where this process may open too few files for workers.
+    Raises DeviceError where this process may open too few files for workers. Ends a worker that
+    comes here while it imports the script that was run: its parent says why.
     """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise SystemExit(1)
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files < _LEAST_FILES:
         raise DeviceError(
