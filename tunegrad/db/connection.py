@@ -90,8 +90,9 @@ def check_location(path: Path, *, write: bool, mounts: Path = MOUNTS) -> None:
     SQLite's write-ahead log is shared memory between processes of one machine, and its locks are
     the filesystem's. Network filesystems break both, so a store there is read but never written.
     """
-    if write and not path.parent.is_dir():
-        raise StoreError(f"store {path}: directory {path.parent} does not exist; create it first")
+    if not path.parent.is_dir():
+        hint = "create it first" if write else "`tunegrad tune` makes a store"
+        raise StoreError(f"store {path}: directory {path.parent} does not exist; {hint}")
     if path.is_dir():
         raise StoreError(f"store {path}: is a directory; a store is one file")
     if path.exists() and not path.is_file():
