@@ -6,8 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from math import inf
 from pathlib import Path
+from re import search
 from time import monotonic
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +25,7 @@ from tunegrad.config import ModelSpec, Numerics, TuneSettings
 from tunegrad.db import Decision, Evidence, Store, open_store
 from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.events import CandidateMeasured, WinnerPromoted
+from tunegrad.explain import explain
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import LAST
 from tunegrad.ir.kernel import Kernel
@@ -397,3 +400,45 @@ def test_the_fastest_of_a_row_major_convolution_s_variants_is_measured_alone_and
     assert (row.choice, row.kind, row.status) == (best, "variant", Status.OK)
     assert store.trials(kernel.key) == []
     assert (picks, row.chosen) in (({kernel.key: best}, True), ({kernel.key: DIRECT}, False))
+
+
+# ---- a convolution of bytes
+
+
+def in_bytes(x: Tensor) -> Tensor:
+    """A quantised convolution of channels-last bytes, and what makes bytes of it again."""
+    image = (x.permute(0, 3, 1, 2).cast("f32") - Tensor.constant(np.uint8(3)).cast("f32")) * 0.25
+    weights = Tensor.constant((64 * W[0]).clip(-127, 127).astype(np.int8)).cast("f32") * 0.5
+    steps = (image.conv2d(weights, padding=1) / 8.0).round() + 7.0
+    return steps.clamp(0.0, 255.0).cast("u8").permute(0, 2, 3, 1)
+
+
+BYTES = RNG.integers(0, 256, (1, 14, 14, 32), np.uint8)
+
+
+@pytest.mark.skipif(not host_target(1).multiplies_bytes, reason="it multiplies no bytes")
+def test_bytes_and_floats_of_a_quantised_layer_are_raced_and_explain_says_what_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever takes least here, the nearest runs in whole models beside bytes."""
+    for module in ("tunegrad.planning.expected", "tunegrad.tuning.questions.variant"):
+        monkeypatch.setattr(import_module(module), "NEAR", inf)
+    monkeypatch.setattr(choosing, "CONTENDING", inf)
+    work = workload_of_function(in_bytes, (BYTES,))
+    (kernel,) = (u.kernel for u in work.kernels if "dot4" in u.kernel.text)
+    path = tmp_path / "bytes.db"
+    spec = ModelSpec("bytes", f"kernels:{work.key}", source="a function")
+    settings = TuneSettings(spec, "cpu", THREADS, 600.0, "beam", path, 3, max_trials=TRIALS)
+    run_session(settings, work, [])
+    with open_store(path) as store:
+        rows = store.decisions(kernel.key, here(), "variant")
+    raced = {d.choice for d in rows if d.evidence.incumbent_samples_s}
+    assert raced
+    assert all(name.startswith("floats") for name in raced)
+    said = explain(settings, lambda _: None, budget_s=0.0, top=0, made=work)
+    (layer,) = said.quantised
+    chosen = [d.choice for d in rows if d.chosen]
+    assert layer.runs == (chosen[-1] if chosen else DIRECT)
+    for name in raced:
+        assert search(rf"{name} \S+ ms measured", layer.why)
+    assert search(r"bytes \S+ ms measured", layer.why)
