@@ -98,18 +98,27 @@ _BITS = 0x4B400000
 
 def _stepped(to: LlvmValues, v: str, s: VType, t: VType) -> str:
     (y, zero), word, mask = to.steps[v], VType(I32, s.lanes), mask_type(s.lanes)
-    signed = t.dtype.signed or (zero is not None and zero[1].signed)
-    whole = _nearest_far(to, to.far[y], s) if y in to.far else _nearest(to, y, s, signed)
-    if t.dtype.signed:
+    ty, far, signed = ltype(word), to.far.get(y), t.dtype.signed
+    if far is not None:
+        whole, bits = _nearest_far(to, far, zero, s, signed)
+    else:
+        whole, bits = _nearest(to, y, s, signed or (zero is not None and zero[1].signed)), ""
+    if signed:
         number = to.named(f"fcmp ord {ltype(s)} {y}, {y}")
         none = to.splat(_less_byte(to, 0, zero), word) if zero else literal(0, word)
-        code = f"select {mask} {number}, {ltype(word)} {whole}, {ltype(word)} {none}"
-        whole = to.named(code)
-    total = whole
-    if zero:
-        total = to.named(f"add {ltype(word)} {whole}, {to.splat(_widened(to, zero), word)}")
-    ends = literal(t.dtype.least, word), literal(t.dtype.greatest, word)
-    made = to.named(f"trunc {ltype(word)} {_clamped(to, total, ends, word)} to {ltype(t)}")
+        whole = to.named(f"select {mask} {number}, {ty} {whole}, {ty} {none}")
+    if bits and not signed:  # not below 0; the byte and the bits of C are one number
+        less = to.named(f"sub i32 {_widened(to, zero) if zero else 0}, {_BITS}")
+        total = to.named(f"add {ty} {bits}, {to.splat(less, word)}")
+        ends = [(ty, total), (ty, literal(t.dtype.greatest, word))]
+        total = to.named(to.call(ty, f"llvm.umin.v{s.lanes}i32", ends))
+    else:
+        total = whole
+        if zero:
+            total = to.named(f"add {ty} {whole}, {to.splat(_widened(to, zero), word)}")
+        least, most = (literal(end, word) for end in (t.dtype.least, t.dtype.greatest))
+        total = _clamped(to, total, (least, most), word)
+    made = to.named(f"trunc {ty} {total} to {ltype(t)}")
     to.stepped[made, t.dtype] = whole, zero
     return made
 
@@ -129,12 +138,22 @@ def _nearest(to: LlvmValues, y: str, s: VType, signed: bool) -> str:
     return to.named(to.call(ltype(word), f"llvm.x86.{name}", arguments))
 
 
-def _nearest_far(to: LlvmValues, far: str, s: VType) -> str:
+def _nearest_far(
+    to: LlvmValues, far: str, zero: Byte | None, s: VType, signed: bool
+) -> tuple[str, str]:
+    """The integer that is nearest, and the bits that it is less those of C."""
     word, floats, low = VType(I32, s.lanes), ltype(s), literal(ROUNDING - 256, s)
+    if not signed:
+        one = literal(ROUNDING, VType(F32, 1))
+        if zero:
+            one = to.named(
+                f"fsub float {one}, {to.named(f'sitofp i32 {_widened(to, zero)} to float')}"
+            )
+        low = to.splat(one, s)
     over = to.named(f"fcmp ogt {floats} {far}, {low}")
     far = to.named(f"select {mask_type(s.lanes)} {over}, {floats} {far}, {floats} {low}")
     bits = to.named(f"bitcast {floats} {far} to {ltype(word)}")
-    return to.named(f"sub {ltype(word)} {bits}, {literal(_BITS, word)}")
+    return to.named(f"sub {ltype(word)} {bits}, {literal(_BITS, word)}"), bits
 
 
 def _of_byte(to: LlvmValues, v: str, s: VType, t: VType) -> str:
