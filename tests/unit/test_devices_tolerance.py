@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tunegrad.devices.job import Reference
-from tunegrad.devices.verifying.tolerance import compare, tolerance
+from tunegrad.devices.verifying.tolerance import Bar, compare, tolerance
 from tunegrad.ir.dtypes import F16, F32, F64, I32
 
 RNG = np.random.default_rng(1)
@@ -190,3 +190,18 @@ def test_an_exact_zero_has_the_sign_of_the_expected_one_where_such_have_one():
         assert compare(got, "f32", near).first == -1
     halves = np.array([0x8000, 0x8000, 0x3C00, 0x8000], np.uint16).view(np.float16)
     assert compare(halves, "f16", signed).first == 0
+
+
+def test_a_few_integers_behind_a_sum_that_rounds_may_be_one_off() -> None:
+    """One in a thousand, by one; where nothing rounds none may."""
+    expected = np.arange(2000, dtype=np.int64) % 251
+    behind, exact = (Reference(expected, 100, roundings=n) for n in (None, 0))
+    got = expected.astype(np.uint8)
+    got[[3, 7]] += 1
+    assert Bar.of("u8", behind).judge(got).first == -1
+    assert Bar.of("u8", exact).judge(got).first == 3
+    got[11] += 1
+    assert Bar.of("u8", behind).judge(got).bad == 3
+    got[[7, 11]] -= 1
+    got[3] += 1
+    assert Bar.of("u8", behind).judge(got).first == 3

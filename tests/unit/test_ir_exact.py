@@ -125,3 +125,9 @@ def test_a_reference_has_what_is_stored_in_16_bits_before_it_is_rounded() -> Non
     (wide,) = interpret(bare, {"p1": values}, as_float64=True).values()
     assert np.array_equal(wide, np.exp(3.0 * values.astype(np.float64)))
     assert unrounded(bare) is bare
+
+
+def test_integers_of_a_sum_that_rounds_are_known_to_be_so() -> None:
+    k = kernel_of(x(1 << 20).sum().round().cast("i32"))
+    assert rounded(k, 16, balanced=False) == Rounded(0, 0)
+    assert rounded(k, 17, balanced=False) == Rounded(None, 1 << 20)

@@ -88,12 +88,15 @@ class Rounded:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A value: see the module. ``count`` is None where its error is not relative to itself."""
+    """A value: see the module. ``count`` is None where its error is not relative to itself;
+    ``behind``: an integer that was made of a float that rounds.
+    """
 
     size: float
     unit: float
     count: int | None = 0
     sums: frozenset[str] = frozenset()
+    behind: bool = False
 
     @property
     def exact(self) -> bool:
@@ -141,7 +144,9 @@ class _Walk:
 
     def stored(self, s: Store, x: _Known) -> Rounded:
         terms = sum(self.steps[name] for name in x.sums)
-        return Rounded(x.count if self.kernel.param(s.param).dtype.is_float else 0, terms)
+        if not self.kernel.param(s.param).dtype.is_float:
+            return Rounded(None if x.behind else 0, terms)  # it may tip over
+        return Rounded(x.count, terms)
 
     def folded(self, r: Reduce, x: _Known) -> _Known:
         """A reduction of terms that are known."""
@@ -210,7 +215,11 @@ class _Walk:
             return _BOOL
         if isinstance(x, Cast):
             return _cast(self.known(x.x, memo), x.dtype)
-        return _tracked(x, [self.known(a, memo) for a in x.args])
+        args = [self.known(a, memo) for a in x.args]
+        found = _tracked(x, args)
+        if not any(a.behind for a in args):
+            return found
+        return replace(found, sums=found.sums.union(*(a.sums for a in args)), behind=True)
 
 
 def fold_steps(r: Reduce) -> int:
@@ -246,7 +255,7 @@ def _cast(x: _Known, dtype: DType) -> _Known:
     if dtype.is_bool:
         return _BOOL
     if dtype.is_int:
-        return _Known(x.size, 1.0)
+        return _Known(x.size, 1.0, 0, x.sums, x.behind or not x.exact)
     if dtype.is_half:
         return _narrowed(x, 8)
     return _checked(x, dtype)

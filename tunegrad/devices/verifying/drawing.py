@@ -412,7 +412,8 @@ def _sound(kernel: Kernel, arrays: Mapping[str, Array], random: bool = True) -> 
     terms = max(1, sum(fold_steps(r) for r in kernel.reduces))
     allowed: dict[str, float] = {}
     for p in kernel.outputs:
-        known = Reference(wide[p.name][1], terms, within=rounded_within(kernel))
+        count = None if p.dtype.is_float else 0
+        known = Reference(wide[p.name][1], terms, roundings=count, within=rounded_within(kernel))
         bar = Bar.of(p.dtype.name, known)
         if (
             _finite({p.name: bar.expected}) < _NEARLY_HALF

@@ -32,6 +32,11 @@ _STEP, _FUNCTIONS, _APART = 16.0, 64.0, 4.0
 to either of two numbers: ``tolerance`` has the reasons.
 """
 
+_TIPPED = 1e-3
+"""The part of the integers behind a sum of floats that may be one off, as of whole models: of a
+quantised ResNet-18 on AVX2 two of 802,816 were, and of Winograd's sums one of 100,352.
+"""
+
 _SAFE = 2.0
 """Times the bounds of a running error analysis: room for what it leaves out."""
 
@@ -89,7 +94,8 @@ def tolerance(
         allowed = u * roundings * |expected| + u_store * |expected|
                 + (smallest, where anything is rounded)
 
-    which is nothing at all where nothing is rounded. Integers and bools are exact.
+    which is nothing at all where nothing is rounded. Integers and bools are exact; of integers
+    behind a sum that rounds, ``Bar`` lets a few tip over.
 
     ``within`` names a 16-bit type, or tf32, that values are rounded to on the way. One that lies
     next to the middle of two numbers may become either, which are 2 u_within apart, relatively; a
@@ -122,7 +128,8 @@ class Bar:
 
     ``expected`` is the reference of every compared element, ``allowed`` how far from it a result
     may be. ``special`` is where NaN or an infinity is expected, None where it is nowhere.
-    ``indices``: the elements that are compared. ``finite``: expected and allowed where nothing is
+    ``indices``: the elements that are compared. ``tipped``: of integers, how many may be one off.
+    ``finite``: expected and allowed where nothing is
     special; None where nothing is anyway. ``fault``: why nothing is right, see ``Reference``.
     ``zeros``: places at which a zero has the sign of the expected one.
     """
@@ -133,6 +140,7 @@ class Bar:
     special: npt.NDArray[np.bool_] | None
     indices: npt.NDArray[np.int64] | None
     fault: str = ""
+    tipped: int = 0
     finite: tuple[npt.NDArray[Any], npt.NDArray[np.float64]] | None = None
     zeros: npt.NDArray[np.intp] = field(default_factory=lambda: np.arange(0))
 
@@ -155,7 +163,9 @@ class Bar:
         if kind.is_pair:  # the reference is rounded as well
             allowed += _UNIT["bf16"] * np.abs(expected)
         elif number.is_half or reference.bounds is not None:
-            kept = ~_undecided(expected, allowed, number)
+            kept = np.ones(expected.shape, np.bool_)
+            if number.is_float:
+                kept = ~_undecided(expected, allowed, number)
             if reference.bounds is not None:
                 kept &= ~np.isinf(reference.bounds)
             if not kept.all():
@@ -166,9 +176,13 @@ class Bar:
             expected = _overflowed(expected, number)
         special, at = ~np.isfinite(expected), np.flatnonzero(zeros)
         if not special.any():
-            return Bar(kind, expected, allowed, None, indices, reference.fault, None, at)
+            behind = kind.is_int and reference.roundings is None and reference.terms > 1
+            tipped = int(_TIPPED * expected.size) if behind else 0
+            return Bar(kind, expected, allowed, None, indices, reference.fault, tipped, zeros=at)
         finite = expected[~special], allowed[~special]
-        return Bar(kind, expected, allowed, special, indices, reference.fault, finite, at)
+        return Bar(
+            kind, expected, allowed, special, indices, reference.fault, finite=finite, zeros=at
+        )
 
     @property
     def nbytes(self) -> int:
@@ -187,6 +201,8 @@ class Bar:
         with np.errstate(invalid="ignore"):
             error = self._error(values)
             good = error <= self.allowed
+        if self.tipped and error.max() <= 1.0 and np.count_nonzero(~good) <= self.tipped:
+            good = error <= 1.0
         good[self.turned(values)] = False
         if self.special is None and good.all():
             return Mismatch(-1, 0.0, 0.0, 0.0, float(error.max()) if error.size else 0.0)
