@@ -1069,6 +1069,17 @@ def _upsample(d: _Draw, _: str) -> Any:
     return [name, d.hold(np.asarray(scales, "f4"))], {"mode": mode}
 
 
+@_draws("DFT")
+def _dft(d: _Draw, _: str) -> Any:
+    x = d.new((2, d.rng.randint(2, 12), 3, d.rng.choice((1, 2))), "f4", False)
+    given: dict[str, Any] = {"inverse": d.flag(), "onesided": d.flag()}
+    length = d.hold(np.asarray(d.rng.randint(1, 12), "i8")) if d.flag() else ""
+    axis = d.rng.choice((1, -2, 2))
+    if d.opset < 20:
+        return [x, length], {**given, "axis": axis % 4}
+    return [x, length, d.hold(np.asarray(axis, "i8"))], given
+
+
 @_draws("STFT")
 def _stft(d: _Draw, _: str) -> Any:
     x, step = d.new((2, 16, 1), "f4", False), d.hold(np.asarray(d.rng.choice((2, 4)), "i8"))

@@ -6,6 +6,7 @@ Attention and its kin, and the embedding of places.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -115,41 +116,57 @@ PRODUCTS: dict[str, Callable[[NodeView], Any]] = {
 }
 
 _LONGEST = 1 << 12
-"""Elements of a transform; its matrices have the square of it."""
+"""Elements of a transform; one of a prime has matrices of the square of it."""
 
 
 def _transformed(n: NodeView, x: Tensor, length: int, back: bool, half: bool) -> Tensor:
     """The transform of the last dimension but one of (.., elements, 1 or 2), which is cut or filled
-    with zeros to ``length``; ``half`` of the frequencies, or from half of them.
+    with zeros to ``length``; ``half`` of the frequencies, or from half of them. Sums are in f64.
     """
     if not 1 <= length <= _LONGEST:
         raise n.error(f"{length} elements; 1 to {_LONGEST} are there")
-    kind, x = x.dtype, x.cast(x.dtype.compute)
+    kind, x = x.dtype, x.cast("f64")
     if back and half:
         return _from_half(x, length).cast(kind)
-    count = min(x.shape[-2], length)
-    x = x.narrow(-2, 0, count)
+    x = x.narrow(-2, 0, min(x.shape[-2], length))
+    x = x.pad((0, 0, 0, length - x.shape[-2]))
+    rows = next(d for d in range(math.isqrt(length), 0, -1) if length % d == 0)
+    parts = [x[..., 0], *([x[..., 1]] if x.shape[-1] > 1 else [])]
     kept = length // 2 + 1 if half else length
-    turned = _turns(length)[np.outer(np.arange(count), np.arange(kept)) % length]
-    turned /= length if back else 1
-    cos, sin = Tensor(turned.real, x.dtype), Tensor(turned.imag, x.dtype)
-    real = x[..., 0]
-    if x.shape[-1] == 1:
-        other = real @ sin
-        parts = [real @ cos, other if back else other.neg()]
-    elif back:
-        parts = [real @ cos - x[..., 1] @ sin, real @ sin + x[..., 1] @ cos]
+    if rows > 1:
+        found = _by_rows(parts, rows, length // rows, back, half)
     else:
-        parts = [real @ cos + x[..., 1] @ sin, x[..., 1] @ cos - real @ sin]
-    return stack(parts, -1).cast(kind)
+        found = _product(parts, _turns(np.outer(np.arange(length), np.arange(kept)), length, back))
+    y = stack(found, -1).narrow(-2, 0, kept)
+    return (y / (length if back else 1)).cast(kind)
 
 
-def _turns(length: int) -> np.ndarray[Any, Any]:
-    """The roots of 1, in f64; quarters of a turn are exact, so that what cancels is 0."""
-    found: np.ndarray[Any, Any] = np.exp(2j * np.pi * np.arange(length) / length)
-    exact = 4 * np.arange(length) % length == 0
-    found[exact] = found[exact].round()
-    return found
+def _by_rows(parts: list[Tensor], rows: int, columns: int, back: bool, half: bool) -> list[Tensor]:
+    """A transform of ``rows * columns`` elements by one of columns and one of rows (Cooley, Tukey
+    1965): element ``columns * i + j``, frequency ``k + rows * l``; of half, the first ``l``.
+    """
+    i, j, size = np.arange(rows), np.arange(columns), rows * columns
+    grid = [p.unflatten(-1, (rows, columns)).mT for p in parts]
+    re, im = _product(grid, _turns(np.outer(i, i), rows, back))
+    cos, sin = _turns(np.outer(j, i), size, back)
+    found = [(re * cos - im * sin).mT, (re * sin + im * cos).mT]
+    last = j[: columns // 2 + 1] if half else j
+    return [p.mT.flatten(-2) for p in _product(found, _turns(np.outer(j, last), columns, back))]
+
+
+def _product(parts: Sequence[Tensor], turns: tuple[Tensor, Tensor]) -> list[Tensor]:
+    """Real and imaginary part of a product; ``parts`` may be the real part alone."""
+    cos, sin = turns
+    if len(parts) == 1:
+        return [parts[0] @ cos, parts[0] @ sin]
+    re, im = parts
+    return [re @ cos - im @ sin, re @ sin + im @ cos]
+
+
+def _turns(places: np.ndarray[Any, Any], length: int, back: bool) -> tuple[Tensor, Tensor]:
+    """Real and imaginary part of powers of the root of 1, in f64."""
+    found = np.exp(2j * np.pi * ((places if back else -places) % length) / length)
+    return Tensor(found.real), Tensor(found.imag)
 
 
 def _from_half(x: Tensor, length: int) -> Tensor:
@@ -158,12 +175,11 @@ def _from_half(x: Tensor, length: int) -> Tensor:
     x = x.narrow(-2, 0, count)
     number = np.arange(count)
     alone = (number == 0) | (2 * number == length)
-    share = np.where(alone, 1.0, 2.0).reshape(-1, 1) / length
-    turned = share * _turns(length)[np.outer(number, np.arange(length)) % length]
-    cos, sin = Tensor(turned.real, x.dtype), Tensor(turned.imag, x.dtype)
+    x = x * Tensor(np.where(alone, 1.0, 2.0).reshape(-1, 1))
+    cos, sin = _turns(np.outer(number, np.arange(length)), length, True)
     real = x[..., 0] @ cos
     real = real if x.shape[-1] == 1 else real - x[..., 1] @ sin
-    return real.unsqueeze(-1)
+    return real.unsqueeze(-1) / length
 
 
 def _dft(n: NodeView) -> Tensor:
