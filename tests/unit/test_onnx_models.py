@@ -179,6 +179,112 @@ def test_a_small_file_does_not_ask_for_much_memory(tmp_path: Path) -> None:
             tg.load(str(path), store=False)
 
 
+def _one(op: str, *operands: str, **attributes: Any) -> list[Any]:
+    return [helper.make_node(op, [*operands], ["y"], name="it", **attributes)]
+
+
+def _summed(*nodes: Any) -> list[Any]:
+    """Nodes whose last result is added up, and to ``x``."""
+    last = nodes[-1].output[0]
+    more = [
+        helper.make_node("Cast", [last], ["f"], to=1),
+        helper.make_node("ReduceSum", ["f"], ["t"]),
+    ]
+    return [*nodes, *more, helper.make_node("Add", ["x", "t"], ["y"])]
+
+
+def _node(op: str, *operands: str, **attributes: Any) -> Any:
+    return helper.make_node(op, [*operands], ["w"], name="it", **attributes)
+
+
+def _doubled(op: str, **attributes: Any) -> list[Any]:
+    nodes = [
+        helper.make_node(op, [f"a{i}"] * 2, [f"a{i + 1}"], name="it", **attributes)
+        for i in range(60)
+    ]
+    return [*nodes, helper.make_node("Shape", ["a60"], ["s"]), *_one("Expand", "x", "s")]
+
+
+LARGE = np.asarray([1 << 40, 2, 3])
+ENDLESS: dict[str, tuple[list[Any], dict[str, Any], str]] = {
+    "a window": (_summed(_node("HannWindow", "n")), {"n": np.asarray(1 << 33)}, "over 1 GiB"),
+    "a product": (
+        _summed(_node("MatMul", "a", "b")),
+        {"a": np.ones((99_999, 1), "f4"), "b": np.ones((1, 99_999), "f4")}, "over 1 GiB",
+    ),
+    "texts": (_doubled("StringConcat"), {"a0": np.asarray(["ab"], object)}, "over 1 GiB"),
+    "parts": (_doubled("Concat", axis=0), {"a0": np.ones(3, "f4")}, "over 1 GiB"),
+    "a pattern": (
+        _summed(_node("RegexFullMatch", "a", pattern="(a+)+b")),
+        {"a": np.asarray(["a" * 99], object)}, "may take over 100,000,000 steps",
+    ),
+    "a pattern of repeats": (
+        _summed(_node("RegexFullMatch", "a", pattern="a*a*a*a*a*b")),
+        {"a": np.asarray(["a" * 999], object)}, "may take over 100,000,000 steps",
+    ),
+    "boxes": (
+        _summed(_node("NonMaxSuppression", "b", "s", "n")),
+        {"b": np.ones((1, 20_000, 4), "f4"), "s": np.ones((1, 1, 20_000), "f4"),
+         "n": np.asarray(20_000)}, "may take over 100,000,000 steps",
+    ),
+    "an image": (
+        _one("Resize", "x", "", "s"), {"s": np.asarray([1e9, 1e9], "f4")}, "take over 1 GiB"
+    ),
+    "outputs": (_one("Expand", "x", "s"), {"s": LARGE}, "no memory for .* outputs of 26,388"),
+    "a constant": (
+        _one("Multinomial", "x", sample_size=1 << 50, seed=1.0), {},
+        "a constant is computed by .* more memory than",
+    ),
+    "a sequence": (
+        [helper.make_node("Expand", ["x", "s"], ["e"]),
+         helper.make_node("SplitToSequence", ["e"], ["q"], name="it"),
+         *_one("SequenceAt", "q", "n")],
+        {"s": LARGE, "n": np.asarray(0)}, "a sequence of 1099511627776 parts; 20000",
+    ),
+    "steps": (
+        [helper.make_node("Expand", ["x", "s"], ["e"]),
+         *_one("RNN", "e", "r", "h", hidden_size=1)],
+        {"s": LARGE, "r": np.ones((1, 1, 3), "f4"), "h": np.ones((1, 1, 1), "f4")},
+        "1099511627776 steps; 20000",
+    ),
+    "a batch": (
+        _one("GatherND", "x", "i", batch_dims=-(1 << 62)), {"i": np.zeros((2, 2), "i8")},
+        "batch_dims = -4611686018427387904",
+    ),
+    "a name": ([helper.make_node("Gather", ["x", "i"], ["y"], axis=9, name="a\0\nb" * 9999)],
+               {"i": np.asarray(0)}, r"node a\\x00\\nb.{290,310} \(Gather\): axis 9"),
+}  # fmt: skip
+"""Small files that ask for much: nodes, constants, and what the error says."""
+
+
+@pytest.mark.parametrize("what", ENDLESS)
+def test_what_has_no_end_is_one_line(tmp_path: Path, what: str) -> None:
+    nodes, constants, said = ENDLESS[what]
+    path = saved(tmp_path / "m.onnx", nodes, {"x": [2, 3]}, ["y"], constants, opset=20)
+    with pytest.raises(UserError, match=said) as caught:
+        tg.load(str(path), store=False, threads=1)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 1500
+
+
+@pytest.mark.parametrize(
+    ("shape", "said"), [([1] * 70, "70 dimensions"), ([1 << 62, 4], "over 2.60 elements")]
+)
+def test_an_input_of_any_shape_is_one_line(tmp_path: Path, shape: list[int], said: str) -> None:
+    path = saved(tmp_path / "m.onnx", _one("Relu", "x"), {"x": shape}, ["y"], {})
+    with pytest.raises(UserError, match=said):
+        tg.load(str(path), store=False)
+
+
+def test_a_negative_extent_of_a_constant_is_no_unknown_one(tmp_path: Path) -> None:
+    path = saved(tmp_path / "m.onnx", _one("Add", "x", "w"), {"x": [2]}, ["y"], {"w": array(2)})
+    proto = onnx.load(path)
+    proto.graph.initializer[0].dims[0] = -1
+    onnx.save(proto, path)
+    with pytest.raises(ModelError, match=r"tensor w can not be read: its shape is \[-1\]"):
+        tg.load(str(path), store=False)
+
+
 def test_a_damaged_attribute_is_one_line(tmp_path: Path) -> None:
     node = helper.make_node("Elu", ["x"], ["y"], alpha=1.0, name="n")
     node.attribute[0].type = onnx.AttributeProto.STRING
