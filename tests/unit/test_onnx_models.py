@@ -285,6 +285,24 @@ def test_a_negative_extent_of_a_constant_is_no_unknown_one(tmp_path: Path) -> No
         tg.load(str(path), store=False)
 
 
+@pytest.mark.parametrize("indices", [[1, 5], [[0, 1], [1, 2]], [1, 6], [-1, 2], [[0, 1], [2, 0]]])
+def test_sparse_constants_are_those_of_onnx_runtime(tmp_path: Path, indices: list[Any]) -> None:
+    """Or, out of range, an error."""
+    path = saved(tmp_path / "m.onnx", _one("Add", "x", "w"), {"x": [2, 3]}, ["y"], {})
+    proto = onnx.load(path)
+    sparse = proto.graph.sparse_initializer.add(dims=[2, 3])
+    sparse.values.CopyFrom(numpy_helper.from_array(np.asarray([5, 7], "f4"), "w"))
+    sparse.indices.CopyFrom(numpy_helper.from_array(np.asarray(indices, "i8"), "w at"))
+    onnx.save(proto, path)
+    x = np.ones((2, 3), "f4")
+    if np.max(indices) > 5 or np.min(indices) < 0 or indices == [[0, 1], [2, 0]]:
+        with pytest.raises(ModelError, match=r"sparse tensor w of shape \(2, 3\): ind"):
+            tg.load(str(path), store=False)
+        return
+    made = tg.load(str(path), store=False, threads=1)(x)
+    np.testing.assert_array_equal(made, [[1, 6, 1], [1, 1, 8]])
+
+
 def test_a_damaged_attribute_is_one_line(tmp_path: Path) -> None:
     node = helper.make_node("Elu", ["x"], ["y"], alpha=1.0, name="n")
     node.attribute[0].type = onnx.AttributeProto.STRING

@@ -31,7 +31,13 @@ from ..model import InputSpec, Model
 from ..nodes.arrays import bf16_values
 from ..random import draws_from
 from ..tensor import Tensor
-from .building import check_structure, draws_unseeded, evaluated, missing_operators
+from .building import (
+    check_structure,
+    draws_unseeded,
+    evaluated,
+    initialisers,
+    missing_operators,
+)
 from .importer import DRAWS, dtype_of_onnx
 from .node import Coded, NotKnownError, TensorList, Value, array_of, codes_of, kind_of_array
 
@@ -53,7 +59,7 @@ class TunegradRep(BackendRep):
     def __init__(self, proto: Any, device: str, threads: int | None, store: Any) -> None:
         self._proto, self._name = proto, proto.graph.name or "model"
         self._load = {"device": device, "threads": threads, "store": store}
-        held = {t.name for t in proto.graph.initializer}
+        held = initialisers(proto.graph)
         self._inputs = [i for i in proto.graph.input if i.name not in held]
         self._programs: OrderedDict[object, _Program] = OrderedDict()
         self._fixed: dict[object, frozenset[str]] = {}

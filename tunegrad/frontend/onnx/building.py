@@ -111,6 +111,14 @@ def _trains(dropout: Any, known: Mapping[str, Any]) -> bool:
     return mode != "" and (mode not in known or bool(_array(known[mode]).any()))
 
 
+def initialisers(graph: Any) -> list[str]:
+    """Names of a graph's constants, sparse ones last."""
+    return [
+        *(t.name for t in graph.initializer),
+        *(t.values.name for t in graph.sparse_initializer),
+    ]
+
+
 def _bodies(node: Any) -> Iterator[Any]:
     for attribute in node.attribute:
         if attribute.type == attribute.GRAPH:
@@ -152,7 +160,7 @@ def _context(proto: Any, opset: int) -> Any:
 
 
 def _check_graph(graph: Any, context: Any, place: str) -> None:
-    inputs, held = ([i.name for i in place] for place in (graph.input, graph.initializer))
+    inputs, held = [i.name for i in graph.input], initialisers(graph)
     made = Counter([*inputs, *(i for i in held if i not in set(inputs))])
     made.update(o for node in graph.node for o in node.output if o)
     made.update({i: n for i, n in Counter(held).items() if n > 1})
@@ -400,6 +408,7 @@ def _read(build: _Building, proto: Any) -> _Graph:
             o.name for o in proto.output
         }
         constants = {t.name: _array(t) for t in proto.initializer}
+        constants |= {t.values.name: _dense(t) for t in proto.sparse_initializer}
         found = build.read[id(proto)] = _Graph(proto, constants, frozenset(needed))
     return found
 
@@ -707,6 +716,8 @@ def _constant(n: NodeView) -> Known:
                        ("value_int", np.int64), ("value_ints", np.int64)):  # fmt: skip
         if key in n.attributes:
             return np.asarray(n.get(key), dtype)
+    if "sparse_value" in n.attributes:
+        return _dense(n.get("sparse_value"))
     if "value" not in n.attributes:
         raise n.error(f"it has no value, only {', '.join(n.attributes) or 'nothing'}")
     return np.asarray(n.get("value"))
@@ -722,3 +733,19 @@ def _array(proto: Any) -> Known:
     except Exception as error:  # noqa: BLE001  # onnx raises many kinds
         said = " ".join(str(error).split())[:200]
         raise ModelError(f"tensor {proto.name} can not be read: {said}") from None
+
+
+def _dense(proto: Any) -> Known:
+    """A sparse tensor as an array: zeros, but where its indices say, along all axes or each."""
+    values, places, shape = _array(proto.values), _array(proto.indices), tuple(proto.dims)
+    name = proto.values.name
+    if min(shape, default=0) < 0 or math.prod(shape) * values.itemsize > FOLDED_BYTES:
+        raise ModelError(f"sparse tensor {name} of shape {shape} takes over 1 GiB")
+    try:
+        if places.size and places.min() < 0:
+            raise IndexError(f"index {places.min()} is negative")
+        made = np.zeros(shape, values.dtype)
+        made[tuple(places.T) if places.ndim == 2 else np.unravel_index(places, shape)] = values
+    except (IndexError, ValueError) as error:
+        raise ModelError(f"sparse tensor {name} of shape {shape}: {error}") from None
+    return made

@@ -28,7 +28,7 @@ from tunegrad.ir.dtypes import U64, DType
 from ..model import InputSpec, Model
 from ..random import draws_from, start_of
 from ..tensor import Tensor
-from .building import check_structure, draws_unseeded, evaluated
+from .building import check_structure, draws_unseeded, evaluated, initialisers
 from .node import Coded, Kind, Known, TensorList, coded, type_of_number
 
 _SHAPE = re.compile(r"\d+(x\d+)*")
@@ -55,7 +55,7 @@ def inputs_of_graph(
     Raises ModelError, in one line: dimensions without an extent (all of them), an extent, shape or
     value that does not fit, a name that the file does not have.
     """
-    constants = {t.name for t in graph.initializer}
+    constants = set(initialisers(graph))
     inputs = [_declared(i, name) for i in graph.input if i.name not in constants]
     names = {d for i in inputs for d in i.dims or () if isinstance(d, str)}
     places = {f"{i.name}.{at}" for i in inputs for at in range(len(i.dims or ()))}
