@@ -303,6 +303,18 @@ def test_sparse_constants_are_those_of_onnx_runtime(tmp_path: Path, indices: lis
     np.testing.assert_array_equal(made, [[1, 6, 1], [1, 1, 8]])
 
 
+def test_a_constant_may_be_texts(tmp_path: Path) -> None:
+    nodes = [
+        helper.make_node("Constant", [], ["a"], value_strings=["ab", "b"]),
+        helper.make_node("Constant", [], ["b"], value_string="b"),
+        helper.make_node("StringConcat", ["a", "b"], ["c"]),
+        helper.make_node("RegexFullMatch", ["c"], ["w"], pattern="a.b*"),
+    ]
+    path = saved(tmp_path / "m.onnx", _summed(*nodes), {"x": [2]}, ["y"], {}, opset=20)
+    made = tg.load(str(path), store=False, threads=1)(np.ones(2, "f4"))
+    np.testing.assert_array_equal(made.reshape(-1), [2, 2])
+
+
 def test_a_damaged_attribute_is_one_line(tmp_path: Path) -> None:
     node = helper.make_node("Elu", ["x"], ["y"], alpha=1.0, name="n")
     node.attribute[0].type = onnx.AttributeProto.STRING

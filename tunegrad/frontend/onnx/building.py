@@ -712,8 +712,8 @@ def _attribute(a: Any) -> Any:
 
 
 def _constant(n: NodeView) -> Known:
-    for key, dtype in (("value_float", np.float32), ("value_floats", np.float32),
-                       ("value_int", np.int64), ("value_ints", np.int64)):  # fmt: skip
+    kinds: dict[str, Any] = {"float": np.float32, "int": np.int64, "string": object}
+    for key, dtype in ((f"value_{k}{s}", d) for k, d in kinds.items() for s in ("", "s")):
         if key in n.attributes:
             return np.asarray(n.get(key), dtype)
     if "sparse_value" in n.attributes:
