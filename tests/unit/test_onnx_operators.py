@@ -666,6 +666,8 @@ def test_dropout_of_training_keeps_a_share_and_its_sum(kind: str) -> None:
     assert y.dtype == kind
     assert abs(mask.mean() - 0.75) < 0.05
     np.testing.assert_array_equal(y, np.where(mask, np.asarray(1 / 0.75, kind), 0))
+    by_input = proto("Dropout", inputs, ["t"], 2, opset=22, seed=1)
+    np.testing.assert_array_equal(found(by_input, inputs)[1], mask)
     inputs["t"] = np.asarray(False)
     model = proto("Dropout", inputs, ["r", "t"], 2, opset=22)
     np.testing.assert_array_equal(found(model, inputs)[0], inputs["x"])

@@ -313,7 +313,7 @@ def _multinomial(n: NodeView) -> Tensor | Coded:
 def _dropout(n: NodeView) -> tuple[Any, ...]:
     training, said = n.known(2), n.at(1)
     ratio = said.item() if isinstance(said, np.ndarray) else 0.5 if said is None else n(1)
-    if training is None or not np.any(training) or ratio == 0.0:
+    if training is None or not np.any(training) or (isinstance(ratio, float) and ratio == 0.0):
         return (n.at(0), np.ones(n.any(0).shape, np.bool_))[: max(1, n.outputs)]
     kept = rand(n(0).shape) >= ratio
     return where(kept, n(0) / (1.0 - ratio), 0.0).cast(n(0).dtype), kept
