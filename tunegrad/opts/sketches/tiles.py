@@ -441,7 +441,7 @@ class Products(Defaults):
         """(rows, vectors), ranked by the time of a full sweep in multiply-adds of a vector."""
         o, t = self.operands, self.operands.target
         crowded = any(self._of_rows(x) and not x.depends(o.lane.name) for x in o.streamed)
-        ways = t.streams if crowded else o.rows
+        ways = t.streams if crowded and not self._apart else o.rows
         far = t.vector_bytes * t.fmas_per_cycle / t.l2_bytes_per_cycle
         near, parts = self._near_vectors(), 1 + o.widened
         others = tuple(a.extent for a in o.kernel.axes if a not in (o.lane, o.row, o.strip))
@@ -493,10 +493,11 @@ class Products(Defaults):
 
         As many as there are where the second cache keeps up, with one multiply-add a cycle; and
         where taps are masked: a window's rows read the same inputs again, and many rows in a tile
-        would put padding into most tiles.
+        would put padding into most tiles. Rows of a weight's gradient are channels.
         """
         o = self.operands
-        if o.target.fmas_per_cycle == 1 or any(x.masked for x in o.found):
+        masked = any(x.masked for x in o.found) and not self._apart
+        if o.target.fmas_per_cycle == 1 or masked:
             return o.target.registers
         blocked = o.steps >= 2 * K_BLOCK and len(o.streamed) > 1
         steps = self._panel(self._leaves_l2()) if blocked else o.steps
@@ -519,10 +520,15 @@ class Products(Defaults):
         steps = 2 * K_BLOCK if split and o.target.l2_bytes >= _LARGE_L2 else K_BLOCK
         if split and o.kernel.unique_bytes > o.target.cached_bytes:
             steps = 4 * K_BLOCK
-        if output_stride(o.kernel, o.lane.name) == 1:
+        if not self._apart:
             return steps
         held = o.target.l2_bytes // (2 * 4 * o.lane.extent)
         return max(steps, min(K_BLOCK * o.width // 4, held))
+
+    @property
+    def _apart(self) -> bool:
+        """True if neighbouring lanes of the result lie apart, as in a convolution's weights."""
+        return output_stride(self.operands.kernel, self.operands.lane.name) != 1
 
     def _split(self) -> bool:
         """True if a block of rows stays in the second cache, and each reads the panel again."""
