@@ -550,7 +550,7 @@ FAULTS = (
     Fault("biases of 64 bits are their lower half", "rewrites.scales:_whole_bias",
           "(added.astype(np.float32) != small(steps.srcs[0])).any()", "False", "biases"),
     Fault("a product of scales is rounded otherwise", "rewrites.scales:single_scales",
-          "values_of(scale), F32", "np.nextafter(values_of(scale), np.float32(9)), F32", "biases"),
+          "values_of(n), F32", "np.nextafter(values_of(n), np.float32(9)), F32", "biases"),
     Fault("a bias of integers is added once more", "rewrites.scales:_whole_bias",
           "total, less = total.srcs[0], _joint", "less = _joint", "biases"),
     Fault("a bias that is divided by another number is one of sums",

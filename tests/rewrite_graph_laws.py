@@ -369,24 +369,25 @@ def _steps(x: Tensor, zero: int, scale: float, dtype: DType, less: int = 0) -> T
     return at.clamp(float(dtype.least), float(dtype.greatest - less)).cast(dtype.name)
 
 
-def steps_of_bytes(rng: random.Random) -> tuple[Node, dict[str, Array]]:
-    """Bytes that are dequantised, moved, compared and quantised: mostly in the same steps."""
+def steps_of_bytes(rng: random.Random, turn: int) -> tuple[Node, dict[str, Array]]:
+    """Bytes that are dequantised, moved, compared and quantised: mostly in the same steps. What is
+    done to them takes turns.
+    """
     dtype, zero, scale = rng.choice((U8, I8)), rng.choice((0, 3, 100)), rng.choice((0.25, 0.0173))
     shape = 1, 32, 4, 6
     x = _floats(Tensor.input("x", shape, dtype.name), zero, scale)
     y = _floats(Tensor.input("y", shape, dtype.name), rng.choice((zero, zero, 3)), scale)
     padding = ((0, 0), (0, 0), (1, 0), (0, 2))
-    made = rng.choice(
-        (
-            lambda: x.max_pool2d(3, stride=rng.choice((1, 2)), padding=1),
-            lambda: x.maximum(y),
-            lambda: x.maximum(scale * 5),
-            lambda: functions.cat([x, y], 1),
-            lambda: x.pad(padding),
-            lambda: x.permute(0, 2, 1, 3).max(1),
-            lambda: y,
-        )
-    )()
+    every: tuple[Callable[[], Tensor], ...] = (
+        lambda: x.max_pool2d(3, stride=rng.choice((1, 2)), padding=1),
+        lambda: x.maximum(y),
+        lambda: x.maximum(scale * 5),
+        lambda: functions.cat([x, y], 1),
+        lambda: x.pad(padding),
+        lambda: x.permute(0, 2, 1, 3).max(1),
+        lambda: y,
+    )
+    made = every[turn % len(every)]()
     to = rng.choice((dtype, dtype, dtype, U8 if dtype is I8 else I8))
     into = rng.choice((zero, zero, zero, 7)), scale * rng.choice((1.0, 1.0, 1.0, 2.0))
     inputs = {name: small_bytes(rng, shape, dtype) for name in "xy"}
@@ -460,8 +461,8 @@ def scales(rng: random.Random) -> None:
     is not asked for where bytes do.
     """
     changed = 0
-    for _ in range(120):
-        before, inputs = steps_of_bytes(rng)
+    for turn in range(280):
+        before, inputs = steps_of_bytes(rng, turn)
         (after,) = joined_scales((before,))
         changed += after is not before
         kept("scales", before, after, inputs)

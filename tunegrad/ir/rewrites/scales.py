@@ -174,18 +174,21 @@ def _of_bytes(y: Node, by: Node, known: dict[Node, bool]) -> Node | None:
 
 def single_scales(outputs: tuple[Node, ...], steps: list[Step] | None = None) -> tuple[Node, ...]:
     """The same outputs with each product of constant scales, which one number divides, as what it
-    is rounded to: the scale of a bias may be that number.
+    is rounded to, where there is a bias of integers: its scale may be that number.
     """
     known: dict[Node, bool] = {}
-    new: dict[Node, Node] = {}
+    biases, scales = False, dict[Node, None]()
     for n in topological(outputs):
         if n.op is GraphOp.MAP and n.arg is Op.DIV and n.dtype == F32 and is_known(n, known):
             scale = chain(n.srcs[0])[0]
             if scale.arg is Op.MUL and _is_whole(scale.srcs[0]):
-                scale = scale.srcs[1]
+                biases, scale = True, scale.srcs[1]
             if chain(scale)[0].op in (GraphOp.MAP, GraphOp.CAST):
-                new[scale] = g.const(values_of(scale), F32)
-    return rewritten(outputs, new.get, steps)
+                scales[scale] = None
+    if not biases:
+        return outputs
+    made = {n: g.const(values_of(n), F32) for n in scales}
+    return rewritten(outputs, made.get, steps)
 
 
 def whole_biases(outputs: tuple[Node, ...], steps: list[Step] | None = None) -> tuple[Node, ...]:

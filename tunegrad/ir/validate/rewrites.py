@@ -359,8 +359,7 @@ class _Pair:
         if biased:
             _check_wraps(made, image)
         if before is None:
-            worked_out = _terms(n for n in cone if n not in self.opaque)
-            count = min(_MOST, max(_LEAST, SAMPLED_TERMS // worked_out))
+            count = min(_MOST, max(_LEAST, SAMPLED_TERMS // terms))
             if biased:  # each element of a bias by itself
                 count = min(SAMPLED_TERMS, max(count, *made.shape) + _LEAST)
             at = sampled(made.shape, count, borders(cone), self.seed)
@@ -588,7 +587,7 @@ def _height(n: Node, heights: dict[Node, int]) -> int:
     return heights[n]
 
 
-def _terms(cone: Iterable[Node]) -> int:
+def _terms(cone: list[Node]) -> int:
     """Terms of the sums behind one element, about."""
     found = 1
     for n in cone:
