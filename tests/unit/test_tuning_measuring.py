@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 import pytest
 from search_surface import kernel
 
+from tunegrad.compiling import Payload
 from tunegrad.devices import (
     Candidate,
     CompiledCandidate,
@@ -134,6 +135,17 @@ def test_defaults_that_could_not_be_compiled_in_time_are_given_more_and_nothing_
         Status.TIMED_OUT,
     ]
     assert device.asked[:2] == [([default.text, other.text], 3.0), ([default.text], 60.0)]
+
+
+def test_what_stands_in_a_model_has_the_time_that_it_needs_to_compile() -> None:
+    """In another session its code is not at hand: the model did not run, and nothing was raced."""
+    device = SlowCompiler()
+    measurer = CandidateMeasurer(device, Policy(), costs=Costs(device.clock))  # type: ignore[arg-type]  # what it asks of a device
+    kind = kernel("k")
+    schedules = (Space(kind, device.device.target).defaults()[0], Schedule.parse("unroll(axis=k)"))
+    wanted = [Candidate(kind.key, Payload(kind, s.text, device.device)) for s in schedules]  # type: ignore[arg-type]
+    assert all(isinstance(code, CompiledCandidate) for code in measurer.code(wanted))
+    assert [limit_s for _, limit_s in device.asked] == [3.0, 60.0]
 
 
 class Fast(Device):

@@ -83,7 +83,7 @@ _TIMEOUT_S = 0.5
 _TIMEOUT_FACTOR = 50.0
 
 _PATIENT = 20.0
-"""Of a second compile of a default: a driver's first compile may take half a minute."""
+"""Of a second compile of what is awaited: a driver's first compile may take half a minute."""
 
 _SLOWEST_BYTES_PER_S, _SLOWEST_FLOPS_PER_S = 3e9, 1e10
 """Less than the peaks of any machine: what is slower needs no look at them."""
@@ -203,10 +203,12 @@ class CandidateMeasurer:
         return batch
 
     def code(self, candidates: Sequence[Candidate]) -> list[CompiledCandidate | Measured]:
-        """The code of candidates for models to come: at hand where measured fast, else compiled."""
+        """The code of candidates for models to come: at hand where measured fast, else compiled, in
+        the time that they need: they were compiled before.
+        """
         at = [(c.kernel_key, _actions(c)) for c in candidates]
         fresh = [c for c, name in zip(candidates, at, strict=True) if name not in self._near]
-        made = iter(self.device.compile(fresh))
+        made = iter(self._late_again(fresh, self.device.compile(fresh, ()), lambda _: True))
         return [self._near[name] if name in self._near else next(made) for name in at]
 
     def stand(self, work: Sequence[tuple[Kernel, Schedule, float]]) -> None:
@@ -278,7 +280,7 @@ class CandidateMeasurer:
             made = under_way.wait()
         self._charge_compiling(window, made)
         candidates = [self._candidate(batch.kernel, s) for s in batch.fresh]
-        made = self._defaults_again(candidates, made)
+        made = self._late_again(candidates, made, _is_default)
         return batch.ready | {s.text: code for s, code in zip(batch.fresh, made, strict=True)}
 
     def _result(
@@ -332,19 +334,22 @@ class CandidateMeasurer:
         with self._costs.part("waiting") as window, self._interrupt.breakable():
             made = self.device.compile(candidates, known)
         self._charge_compiling(window, made)
-        return self._defaults_again(candidates, made)
+        return self._late_again(candidates, made, _is_default)
 
-    def _defaults_again(
-        self, candidates: Sequence[Candidate], made: Sequence[CompiledCandidate | Measured]
+    def _late_again(
+        self,
+        candidates: Sequence[Candidate],
+        made: Sequence[CompiledCandidate | Measured],
+        awaited: Callable[[Candidate], bool],
     ) -> list[CompiledCandidate | Measured]:
-        """The same, with the defaults that could not be compiled in time compiled once more, in
-        ``_PATIENT`` times as much: nothing can win that did not meet a default.
+        """The same, with the ``awaited`` ones that could not be compiled in time compiled once
+        more, in ``_PATIENT`` times as much. Nothing can win that did not meet a default.
         """
         found = list(made)
         late = [
             at
             for at, (c, code) in enumerate(zip(candidates, made, strict=True))
-            if isinstance(code, Measured) and code.measurement.uncompiled and _is_default(c)
+            if isinstance(code, Measured) and code.measurement.uncompiled and awaited(c)
         ]
         if late:
             calls = [candidates[at] for at in late]
