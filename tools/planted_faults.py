@@ -4,6 +4,7 @@
     python -m tools.planted_faults rewrites --runs 10    faults in rewrites, seen by their laws
     python -m tools.planted_faults candidates            wrong candidates, measured on the CPU
     python -m tools.planted_faults --only relu           those whose name has this word
+    python -m tools.planted_faults --part 2/4            each fourth of them, from the second on
 
 A line is printed when a fault has had its runs, and a summary at the end. The right kernel of each
 wrong candidate is measured once in ten runs. Exit code 1: a fault was missed, or a right kernel was
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -71,17 +72,20 @@ def _row(kind: str, fault: str, runs: int, caught: Callable[[int], bool]) -> Row
     return Row(kind, fault, runs, tuple(missed), tuple(errors))
 
 
-def _rewrites(runs: int, only: str) -> Iterator[Row]:
-    for fault in FAULTS:
-        if only in fault.name:
-            yield _row("rewrites", fault.name, runs, partial(is_seen, fault))
+Chosen = Callable[[Iterable[str]], list[str]]
+"""Names that are asked for, of all."""
 
 
-def _candidates(runs: int, only: str) -> Iterator[Row]:
+def _rewrites(runs: int, chosen: Chosen) -> Iterator[Row]:
+    faults = {f.name: f for f in FAULTS}
+    for name in chosen(faults):
+        yield _row("rewrites", name, runs, partial(is_seen, faults[name]))
+
+
+def _candidates(runs: int, chosen: Chosen) -> Iterator[Row]:
     with DeviceMeasurer(CpuDevice(TARGET), HOOKS, _LIMITS, compile_workers=1) as device:
-        for name in CASES:
-            if only in name:
-                yield _row("candidates", name, runs, partial(_is_caught, device, name))
+        for name in chosen(CASES):
+            yield _row("candidates", name, runs, partial(_is_caught, device, name))
 
 
 def _is_caught(device: DeviceMeasurer, name: str, run: int) -> bool:
@@ -91,7 +95,7 @@ def _is_caught(device: DeviceMeasurer, name: str, run: int) -> bool:
     return is_caught(device, name, run)
 
 
-KINDS: dict[str, Callable[[int, str], Iterator[Row]]] = {
+KINDS: dict[str, Callable[[int, Chosen], Iterator[Row]]] = {
     "rewrites": _rewrites,
     "candidates": _candidates,
 }
@@ -105,10 +109,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("kinds", nargs="*", choices=[*KINDS, []], help="both by default")
     parser.add_argument("--runs", type=int, default=100, help="of each fault (default 100)")
     parser.add_argument("--only", default="", metavar="WORD")
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="each N-th, from the I-th on")
     given = parser.parse_args(arguments)
+    first, step = map(int, given.part.split("/"))
     found = []
+
+    def chosen(names: Iterable[str]) -> list[str]:
+        return [name for name in names if given.only in name][first - 1 :: step]
+
     for kind in given.kinds or KINDS:
-        for row in KINDS[kind](given.runs, given.only):
+        for row in KINDS[kind](given.runs, chosen):
             sys.stdout.write(f"{row}\n")
             sys.stdout.flush()
             found.append(row)

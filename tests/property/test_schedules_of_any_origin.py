@@ -9,9 +9,10 @@ import random
 import pytest
 
 from tests.rewrite_faults import Fault, planted
-from tests.schedule_checks import COMPILED, INTERPRETED, TOO_LARGE
-from tests.schedule_fuzzer import KERNELS, ORIGINS, fuzz
+from tests.schedule_checks import COMPILED, INTERPRETED, TOO_LARGE, check
+from tests.schedule_fuzzer import KERNELS, ORIGINS, TWO, fuzz, kernel_of
 from tunegrad.errors import TunegradError
+from tunegrad.opts import Schedule, Space
 
 DRAWS = len(ORIGINS)
 
@@ -99,3 +100,11 @@ _AT_ONCE = ("tile", "vectorize", "stage leaves", "stage lies", "upcast keeps")
 )
 def test_a_wrong_primitive_is_caught_within_a_hundred_schedules(fault: Fault) -> None:
     assert any(samples_until_caught(fault, seed) < 100 for seed in "abc")
+
+
+def test_sums_of_an_unrolled_loop_that_is_cut_are_lowered_beside_others() -> None:
+    """Their cut is of no loop: a walk met a KeyError."""
+    space = Space(kernel_of("row_sums"), TWO)
+    for text in ("unroll(axis=ra)", "unroll(axis=rb)", "unroll(axis=ra) unroll(axis=rb)"):
+        schedule = Schedule.parse(text)
+        assert INTERPRETED in check(space.kernel, space.lower(schedule), text)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import product
 from math import prod
@@ -253,7 +254,12 @@ class Region:
         loops = [(x.kind, x.extent, places.get(x.axes[0]), self.step(x)) for x in own]
         shapes = [self.shapes.get(a.name) for a in s.axes]
         tails = [x and (x.mode, x.tile, x.rest, x.extent) for x in shapes]
-        return [a.extent for a in s.axes], loops, tails, cut and (at[cut.loop], cut.step)
+        return (
+            [a.extent for a in s.axes],
+            loops,
+            tails,
+            cut and (at.get(cut.loop), replace(cut, loop="")),
+        )
 
     def _jammed(self, run: Sequence[tuple[int, Reduce]], limits: Limits) -> None:
         """Reductions of one length in the loops of the first: common loads are loaded once."""
