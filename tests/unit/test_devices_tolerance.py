@@ -205,3 +205,18 @@ def test_a_few_integers_behind_a_sum_that_rounds_may_be_one_off() -> None:
     got[[7, 11]] -= 1
     got[3] += 1
     assert Bar.of("u8", behind).judge(got).first == 3
+
+
+def test_integers_that_bounds_decide_are_exact() -> None:
+    """As of a mean, whose bounds say which integers may tip over: those are not compared."""
+    expected = np.arange(2000, dtype=np.int64) % 251
+    bounds = np.zeros(2000, np.float32)
+    bounds[3] = np.inf
+    got = expected.astype(np.uint8)
+    got[3] += 1
+    decided = Reference(expected, 100, roundings=None, bounds=bounds)
+    assert Bar.of("u8", decided).judge(got).first == -1
+    got[7] += 1
+    assert Bar.of("u8", decided).judge(got).first == 7
+    sampled = Reference(expected, 100, roundings=None, bounds=np.full(2000, np.nan, np.float32))
+    assert Bar.of("u8", sampled).judge(got).first == -1

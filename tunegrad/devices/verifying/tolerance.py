@@ -177,7 +177,7 @@ class Bar:
         special, at = ~np.isfinite(expected), np.flatnonzero(zeros)
         if not special.any():
             behind = kind.is_int and reference.roundings is None and reference.terms > 1
-            tipped = int(_TIPPED * expected.size) if behind else 0
+            tipped = int(_TIPPED * _not_known(reference)) if behind else 0
             return Bar(kind, expected, allowed, None, indices, reference.fault, tipped, zeros=at)
         finite = expected[~special], allowed[~special]
         return Bar(
@@ -278,6 +278,12 @@ def _signed_zeros(
         return np.zeros(expected.shape, np.bool_)
     exact = reference.roundings == 0 or reference.bounds == 0
     return np.asarray((expected == 0) & exact)
+
+
+def _not_known(reference: Reference) -> int:
+    """Compared elements that no bound decides: those of bounds are certain, or left out."""
+    bounds = reference.bounds
+    return reference.values.size if bounds is None else int(np.isnan(bounds).sum())
 
 
 def _undecided(
