@@ -131,3 +131,9 @@ def test_integers_of_a_sum_that_rounds_are_known_to_be_so() -> None:
     k = kernel_of(x(1 << 20).sum().round().cast("i32"))
     assert rounded(k, 16, balanced=False) == Rounded(0, 0)
     assert rounded(k, 17, balanced=False) == Rounded(None, 1 << 20)
+
+
+def test_an_integer_of_a_comparison_is_exact_as_the_comparison_is() -> None:
+    above = x(1 << 20).sum() > 0.0
+    assert rounded(kernel_of(above.cast("i32")), 17, balanced=False).count == 0
+    assert rounded(kernel_of(above), 17, balanced=False).count == 0

@@ -214,7 +214,7 @@ class _Walk:
         if isinstance(x, Inside):
             return _BOOL
         if isinstance(x, Cast):
-            return _cast(self.known(x.x, memo), x.dtype)
+            return _cast(self.known(x.x, memo), x.dtype, x.x.dtype)
         args = [self.known(a, memo) for a in x.args]
         found = _tracked(x, args)
         if not any(a.behind for a in args):
@@ -251,11 +251,12 @@ def _fits(x: _Known, dtype: DType) -> bool:
     return x.size / x.unit <= 2.0 ** _DIGITS[dtype.name]
 
 
-def _cast(x: _Known, dtype: DType) -> _Known:
+def _cast(x: _Known, dtype: DType, of: DType) -> _Known:
     if dtype.is_bool:
         return _BOOL
     if dtype.is_int:
-        return _Known(x.size, 1.0, 0, x.sums, x.behind or not x.exact)
+        tips = of.is_float and not x.exact  # a comparison does not: it is an integer already
+        return _Known(x.size, 1.0, 0, x.sums, x.behind or tips)
     if dtype.is_half:
         return _narrowed(x, 8)
     return _checked(x, dtype)
