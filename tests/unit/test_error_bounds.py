@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests import fuzzing
-from tunegrad.compiling.candidate import Payload, reference
+from tunegrad.compiling.candidate import Payload, inputs, lower, reference
 from tunegrad.devices import host_device
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
@@ -143,3 +143,29 @@ def test_sums_of_which_both_signs_overflow_are_undecided(name: str) -> None:
             narrow[decided & beyond], np.copysign(np.inf, wide[decided & beyond])
         )
         assert (np.abs(narrow - wide) <= bounds)[decided & ~beyond].all()
+
+
+@pytest.mark.parametrize("extreme", [Tensor.maximum, Tensor.minimum])
+def test_a_reciprocal_of_a_maximum_of_both_zeros_is_undecided(
+    extreme: Callable[[Tensor, Tensor], Tensor],
+) -> None:
+    """Processors give the one or the other, so every kernel was called wrong beside such zeros."""
+    x, y = (Tensor.input(name, (5,), "f32") for name in "xy")
+    arrays = {
+        "p1": np.array([0.0, -0.0, 0.0, -0.0, 2.0], np.float32),
+        "p2": np.array([-0.0, 0.0, 0.0, -0.0, 2.0], np.float32),
+    }
+    for made in (1.0 / extreme(x, y), 3.0 / (extreme(x, y) * 2.0)):
+        k = kernel_of(made)
+        assert np.isinf(bounds_of(k, arrays)).tolist() == [True, True, False, False, False]
+        assert decisions_of(k) is k  # so they are looked for at every element of a large one
+    assert decisions_of(kernel_of(extreme(x, y) * 2.0)) is None
+
+
+@pytest.mark.parametrize("dtype", ["bool", "u8"])
+def test_special_inputs_are_drawn_for_a_comparison_of_a_sum(dtype: str) -> None:
+    """Whether its terms may cancel was asked with a difference, which bools have none of."""
+    x, w = Tensor.input("x", (64, 100), "f32"), Tensor.input("w", (100, 64), "f32")
+    k = kernel_of((x @ w > 0.0).cast(dtype))
+    payload = Payload(k, "", host_device())
+    assert inputs(payload, lower(payload).io, 0, "special").keys() == {"p1", "p2"}

@@ -394,9 +394,9 @@ def _casts(x: Expr) -> set[str]:
 # and their sizes add up to fewer units than a significand holds, so any order gives it.
 #
 # A bound is infinite where the result is undecided: next to a jump of ``floor``, where a
-# comparison may go either way, where something overflows on the way to a result that does not, and
-# where both signs of a sum overflow. It is NaN where nothing is known: a difference that may be 0
-# is divided by, or no rule is given here.
+# comparison may go either way, where something overflows on the way to a result that does not,
+# where both signs of a sum overflow, and where what is divided by is a maximum of 0 and -0. It is
+# NaN where nothing is known: a difference that may be 0 is divided by, or no rule is given here.
 
 
 IN_STEPS = FUNCTIONS | {Op.RECIP, Op.DIV}
@@ -407,6 +407,9 @@ _STEADY = frozenset((Op.NEG, Op.ABS, Op.MAX, Op.MIN, Op.TANH, Op.ERF, Op.EXP))
 
 _DECIDES = frozenset((Op.LOG, Op.LOG2, Op.SQRT, Op.POW, Op.SIN, Op.COS, Op.FLOOR, Op.ROUND))
 """Operations that jump, or are no number, on the other side of some argument."""
+
+_OF_ZERO = (Op.DIV, Op.RECIP, Op.POW)
+"""Operations that make infinities of either sign of the two zeros."""
 
 _STEPS = 64.0
 """Roundings that a function pays for: see ``tolerance``."""
@@ -429,10 +432,11 @@ def decisions_of(k: Kernel) -> Kernel | None:
     """A kernel that compares as ``k`` does, at each element of its outputs, and folds nothing; its
     values are others. None where nothing is compared, or what is compared reads a reduction.
     """
+    if not k.reduces:
+        signs = any(_divisor_extremes(x) for s in k.stages for x in nodes(s.expr))
+        return k if signs or has_jumps(k) else None
     if not has_jumps(k):
         return None
-    if not k.reduces:
-        return k
     for x in (x for s in k.stages for x in nodes(s.expr) if _jumps(x)):
         if any(isinstance(y, Value) for y in nodes(x)):
             return None
@@ -454,6 +458,18 @@ def _jumps(x: Expr) -> bool:
     if not isinstance(x, Apply) or not any(map(_computed, x.args)):
         return False
     return x.op in (Op.FLOOR, Op.ROUND, Op.FLOORDIV, Op.MOD) or x.op.compares
+
+
+def _divisor(x: Apply) -> Expr:
+    return x.args[-1 if x.op is Op.DIV else 0]
+
+
+def _divisor_extremes(x: Expr) -> list[Apply]:
+    """Maxima and minima behind what is divided by: of 0 and -0 processors give one or the other."""
+    if not isinstance(x, Apply) or x.op not in _OF_ZERO:
+        return []
+    inside = (y for y in nodes(_divisor(x)) if isinstance(y, Apply))
+    return [y for y in inside if y.op in (Op.MAX, Op.MIN)]
 
 
 def _computed(x: Expr) -> bool:
@@ -601,6 +617,10 @@ class _Bounds(Run):
             a, b = map(_float, args) if x.op is not Op.FMA else (v - _float(args[2]), args[2])
             opposite = (np.sign(a) == np.sign(b)) == (x.op is Op.SUB)
             lost = lost | (opposite & _beyond(a, x.dtype) & _beyond(b, x.dtype))
+        for node in _divisor_extremes(x):  # a zero may have either sign
+            a, b = (_float(self._eval(y, values, memo)) for y in node.args)
+            both = (a == 0) & (b == 0) & (np.signbit(a) != np.signbit(b))
+            lost = lost | (both & (self._eval(_divisor(x), values, memo) == 0))
         return np.where(lost, np.inf, found)
 
 

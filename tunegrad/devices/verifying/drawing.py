@@ -458,7 +458,10 @@ def _bears(
         for sums in (small, small + error)
     ]
     with np.errstate(invalid="ignore"):
-        apart = {name: np.abs(results[1][name][1] - results[0][name][1]) for name in allowed}
+        apart = {
+            name: np.abs(np.subtract(results[1][name][1], results[0][name][1], dtype=np.float64))
+            for name in allowed
+        }
     return not any((apart[name] > most).any() for name, most in allowed.items())
 
 
