@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import logging
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -498,3 +500,45 @@ def test_ten_steps_of_a_network_are_pytorchs(
         trained(module, data, loss, optimizer, 10)
     assert len(loads) == 2
     assert not [r for r in caplog.records if r.name == "tunegrad.torch"]
+
+
+def _threads() -> int:
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted in /proc")
+def test_pytorchs_threads_end_where_long_calls_need_their_cores() -> None:
+    openmp, before = backends._openmp(), torch.get_num_threads()
+    if openmp._pause is int:
+        pytest.skip("this PyTorch's OpenMP has no omp_pause_resource_all")
+    torch.set_num_threads(2)
+    try:
+        x = torch.arange(1 << 20, dtype=torch.float32)
+        want = torch.relu(x).sum()
+        many = _threads()
+        openmp.stop()
+        openmp.stop()
+        assert _threads() < many
+        assert torch.relu(x).sum() == want
+        child = os.fork()
+        if child == 0:
+            backends._openmp().stop()  # its threads stayed in the parent
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_long_calls_alone_end_pytorchs_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    stops: list[int] = []
+    monkeypatch.setattr(backends, "_LONG_NS", -1)
+    monkeypatch.setattr(backends._openmp(), "_pause", stops.append)
+    f = compiled(nn.Linear(8, 8).eval(), threads=2)
+    with torch.no_grad():
+        for _ in range(3):
+            f(torch.ones(4, 8))
+        several = len(stops)
+        assert several >= 2
+        monkeypatch.setattr(backends, "_LONG_NS", 1 << 63)
+        f(torch.ones(4, 8))
+    assert len(stops) == several
