@@ -17,7 +17,6 @@ registered by an entry point, and by importing this module.
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -29,7 +28,7 @@ from operator import attrgetter, is_, itemgetter
 from time import perf_counter_ns
 from typing import Any, Literal
 
-from tunegrad.devices import known
+from tunegrad.devices import OpenMP, known
 from tunegrad.devices.dlpack import ALIGN, place_of
 from tunegrad.errors import (
     ConfigError,
@@ -40,7 +39,7 @@ from tunegrad.errors import (
     StoreError,
     TunegradError,
 )
-from tunegrad.forks import ForkSafeLock, in_child
+from tunegrad.forks import ForkSafeLock
 from tunegrad.frontend import InputSpec, Model, Tensor
 from tunegrad.frontend.torch import (
     TABLE,
@@ -522,35 +521,9 @@ class _Program:
         ])  # fmt: skip
 
 
-class _OpenMP:
-    """The OpenMP that PyTorch is linked with."""
-
-    def __init__(self) -> None:
-        self._pause: Callable[[int], int]
-        try:
-            library = ctypes.CDLL(attrgetter("_C.__file__")(load_torch()))
-            self._pause = library.omp_pause_resource_all
-        except (AttributeError, OSError, TypeError):  # older than OpenMP 5.0, or linked otherwise
-            self.forked()
-        in_child(self)
-
-    def forked(self) -> None:
-        """In a child its threads stayed in the parent; see ``forks.in_child``."""
-        self._pause = int
-
-    def stop(self) -> None:
-        """End its threads; PyTorch's next operator that needs them has new ones.
-
-        Behind each operator they spin for some milliseconds on the cores that our threads need, and
-        our threads then keep the next operator waiting for one of them.
-        """
-        soft = 1  # omp_pause_soft: settings stay
-        self._pause(soft)
-
-
 @cache
-def _openmp() -> _OpenMP:
-    return _OpenMP()
+def _openmp() -> OpenMP:
+    return OpenMP(attrgetter("_C.__file__")(load_torch()))
 
 
 class _Direct:

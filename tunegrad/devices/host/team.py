@@ -534,6 +534,31 @@ class Teams:
         return tuple(cores) if len(cores) == self.threads else (-1,) * self.threads
 
 
+class OpenMP:
+    """The OpenMP that a library of this process, whose path is given, is linked with."""
+
+    def __init__(self, path: str) -> None:
+        self._pause: Callable[[int], int]
+        try:
+            self._pause = ctypes.CDLL(path).omp_pause_resource_all
+        except (AttributeError, OSError):  # older than OpenMP 5.0, or linked otherwise
+            self.forked()
+        in_child(self)
+
+    def forked(self) -> None:
+        """In a child its threads stayed in the parent; see ``forks.in_child``."""
+        self._pause = int
+
+    def stop(self) -> None:
+        """End the threads that work for the calling one; work that needs them has new ones.
+
+        Behind all work they spin for some milliseconds on the cores that a team needs, and the team
+        then keeps the next work waiting for one of them.
+        """
+        soft = 1  # omp_pause_soft: settings stay
+        self._pause(soft)
+
+
 # ---- whole buffers
 #
 # Whole buffers at once, on all threads of a team: copy parts, fill, digest, and judge an output.
