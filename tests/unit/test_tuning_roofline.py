@@ -151,6 +151,7 @@ PARTS = {
     "a diagonal": lambda x: x.diagonal() * 2.0,
     "a window of one row": lambda x: x[7:8].avg_pool1d(3, stride=1),
     "what a pad lets through": lambda x: x[:4].pad(((0, 2000), (0, 0))).sum(0),
+    "what a long pad lets through": lambda x: x.reshape(-1)[:9].pad(((0, 5_000_000),)).sum(),
     "some of its rows": lambda x: x.index_select(0, Tensor(np.arange(4, dtype=np.int64))) * 2.0,
 }
 
@@ -161,3 +162,15 @@ def test_a_kernel_that_reads_a_part_of_a_large_tensor_may_be_fast(part: str) -> 
     roofline, shape = Roofline(LIMITS, TARGET), (2000, 2000)
     for use in workload_of_function(PARTS[part], (np.ones(shape, np.float32),)).kernels:
         assert roofline.refusal(use.kernel, 2e-5) == "", use.kernel.text
+
+
+def test_a_mask_that_an_input_decides_may_hide_all() -> None:
+    """As of rows of a padded table, at which the check itself failed."""
+    uses = workload_of_function(
+        lambda x, rows: x.pad(((1, 1), (0, 0))).index_select(0, rows) * 2.0,
+        (np.ones((50, 40_000), np.float32), np.arange(4)),
+    ).kernels
+    masks = [r.index for use in uses for _, x in use.kernel.loads for r in x.valid]
+    assert any(list(index.elements()) for index in masks)
+    for use in uses:
+        assert Roofline(LIMITS, TARGET).refusal(use.kernel, 1e-5) == ""

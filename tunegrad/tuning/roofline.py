@@ -156,14 +156,14 @@ class Roofline:
 
 def _least_bytes(kernel: Kernel) -> tuple[int, int]:
     """Bytes that any schedule reads and writes: of a parameter of which a part is read, that part;
-    of one that is read in several places, the largest of them.
+    of one that is read in several places, the largest of them. None of what a mask may hide.
     """
     extents = {a.name: a.extent for a in kernel.all_axes()}
 
     def elements(index: tuple[Index, ...], valid: Valid) -> int:
         each = (min(i.hi - i.lo + 1, prod(extents[n] for n in i.names())) for i in index)
         names = frozenset[str]().union(*(i.names() for i in index))
-        return int(min(prod(each), prod(extents[n] for n in names)) * _share(valid))
+        return int(min(prod(each), prod(extents[n] for n in names)) * _share(valid, unknown=0.0))
 
     read, written = dict[str, int](), dict[str, int]()
     for _, x in kernel.loads:
@@ -216,8 +216,10 @@ def _factor_mask(x: Expr) -> Valid:
     return valid
 
 
-def _share(valid: Valid) -> float:
-    """The share of points where all conditions hold, counted; axes are independent."""
+def _share(valid: Valid, unknown: float = 1.0) -> float:
+    """The share of points where all conditions hold, counted; axes are independent. ``unknown``:
+    that of conditions of too many points, or of what is read from memory.
+    """
     groups: list[tuple[frozenset[str], list[Range]]] = []
     for r in valid:
         names, ranges = r.index.names(), [r]
@@ -229,13 +231,14 @@ def _share(valid: Valid) -> float:
             else:
                 apart.append((other, held))
         groups = [*apart, (names, ranges)]
-    return prod(_counted(ranges) for _, ranges in groups)
+    return prod(_counted(ranges, unknown) for _, ranges in groups)
 
 
-def _counted(ranges: list[Range]) -> float:
+def _counted(ranges: list[Range], unknown: float) -> float:
     variables = sorted({v for r in ranges for v in r.index.variables()}, key=lambda v: v.name)
-    if prod(v.hi - v.lo + 1 for v in variables) > _MAX_POINTS:
-        return 1.0
+    many = prod(v.hi - v.lo + 1 for v in variables) > _MAX_POINTS
+    if many or any(True for r in ranges for _ in r.index.elements()):
+        return unknown
     grid = np.meshgrid(*(np.arange(v.lo, v.hi + 1) for v in variables), indexing="ij", sparse=True)
     env = {v.name: g for v, g in zip(variables, grid, strict=True)}
     holds = np.ones([v.hi - v.lo + 1 for v in variables], bool)
