@@ -16,6 +16,7 @@ from tunegrad.errors import CompileFailure, OutOfResources
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import F32, I32
 from tunegrad.ir.expr import Apply, Load, Op
+from tunegrad.ir.fusion import schedule
 from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.kernel import Axis, Kernel, Param, Store
 from tunegrad.ir.layout import Layout, Part
@@ -115,6 +116,28 @@ def test_sampled_reference_is_a_part_of_the_full_one(
     for name, r in reference(payload, arrays).items():
         assert r.indices is not None
         np.testing.assert_allclose(r.values, full[name].values[r.indices], rtol=1e-12, atol=1e-12)
+
+
+def test_a_compiled_reference_has_every_integer_of_the_interpreters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of candidates may tip over behind a sum; in f64 none does."""
+    x = Tensor.input("x", (2000, 50), "f32")
+    (launch,) = schedule(((x.sum(1) * 3.0).round().cast("i32").node,)).launches
+    payload, arrays = drawn(launch.kernel)
+    compiled = candidate._compiled
+
+    def one_off(kernel: Kernel, arrays: Any) -> dict[str, Any]:
+        found = compiled(kernel, arrays)
+        found["p0"][-1] += 1
+        return found
+
+    monkeypatch.setattr(candidate, "INTERPRETED_STEPS", 0)
+    (right,) = reference(payload, arrays).values()
+    monkeypatch.setattr(candidate, "_compiled", one_off)
+    (wrong,) = reference(payload, arrays).values()
+    assert not right.fault
+    assert "element 1999" in wrong.fault
 
 
 def test_terms_count_every_reduction_that_rounds():

@@ -283,9 +283,8 @@ def _reference(values: Array, rounded: Rounded, indices: Array | None) -> Refere
 def _checked(r: Reference, offsets: Array, expected: Array) -> Reference:
     """The reference, with a fault where the interpreter differs at elements ``offsets``."""
     at = offsets if r.indices is None else np.searchsorted(r.indices, offsets)
-    verdict = Bar.of(
-        "f64" if r.values.dtype.kind == "f" else "i64", Reference(expected, r.terms)
-    ).judge(r.values[at])
+    dtype, count = ("f64", None) if r.values.dtype.kind == "f" else ("i64", 0)
+    verdict = Bar.of(dtype, Reference(expected, r.terms, roundings=count)).judge(r.values[at])
     if verdict.first < 0:
         return r
     place = int(offsets[verdict.first])
