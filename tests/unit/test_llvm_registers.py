@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -110,3 +111,12 @@ def test_registers_that_a_loop_declares_need_no_phi():
     text = render_llvm(program(For("k", 8, (as_index(8),), inner)))
     assert text.count("phi float") == 1
     assert run(text) == [1.0] * 4
+
+
+@pytest.mark.parametrize(("count", "kept"), [(8, False), (9, True)])
+def test_registers_that_are_spilled_are_kept_aligned(count: int, kept: bool) -> None:
+    """More than half as many as the target has: the sums before a block are as many again."""
+    more = tuple(Register(f"s{i}", ONE) for i in range(count - 1))
+    text = render_llvm(program(*more, SUM), replace(host_target(1), registers=16))
+    assert ('"stackrealign"' in text) == kept
+    assert run(text) == [28.0] * 4
