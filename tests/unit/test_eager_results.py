@@ -259,6 +259,27 @@ def test_repeated_functions_see_writes_and_gradients_that_are_asked_for_later() 
     np.testing.assert_allclose(x.grad.numpy(), np.full(_X.shape, 1 / 48), rtol=1e-6)
 
 
+_COPIES: dict[str, Callable[[tg.Tensor], tg.Tensor]] = {
+    "reshape": lambda x: x.T.reshape(48),
+    "ravel": lambda x: x.T.ravel(),
+    "contiguous": lambda x: x.T.contiguous(),
+    "part": lambda x: x[:, 1:3].reshape(12),
+}
+
+
+@pytest.mark.parametrize("name", _COPIES)
+def test_copy_of_a_view_has_the_elements_of_before_a_write_that_was_computed(name: str) -> None:
+    x = tg.Tensor(_X)
+    copy, part = _COPIES[name](x), x.reshape(48)
+    before = _COPIES[name](tg.Tensor(_X)).numpy()
+    x[0] = 50.0
+    x.realize()
+    np.testing.assert_array_equal((copy + 1).numpy(), before + 1)
+    np.testing.assert_array_equal(tg.neg(copy).numpy(), -before)
+    np.testing.assert_array_equal((part + 1).numpy()[:8], np.full(8, 51.0))
+    np.testing.assert_array_equal(copy.numpy(), before)
+
+
 _QUICK: dict[str, Callable[[tg.Tensor, tg.Tensor], tg.Tensor]] = {
     "product": lambda x, y: x @ y,
     "product of integers": lambda x, y: (x * 9).to(tg.i32) @ (y * 9).to(tg.i32),

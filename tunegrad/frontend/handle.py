@@ -180,6 +180,8 @@ def _known(x: Handle) -> Pending | None:
     if x.pending is not None:
         return x.pending
     if type(x) is Handle.viewed:
+        if x.root.node is not x.seen:  # type: ignore[attr-defined]  # a view has both
+            x.settle()  # type: ignore[attr-defined]  # a copy has the elements of before
         move, args = x.step  # type: ignore[attr-defined]  # a view has one
         source = _known(x.source)  # type: ignore[attr-defined]
         if source is None or not _is_plain(args):
