@@ -5,8 +5,10 @@ and they mean the same.
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -257,6 +259,28 @@ def test_repeated_functions_see_writes_and_gradients_that_are_asked_for_later() 
     x = tg.Tensor(_X.astype(np.float32)).requires_grad_(True)
     x.mean().backward()
     np.testing.assert_allclose(x.grad.numpy(), np.full(_X.shape, 1 / 48), rtol=1e-6)
+
+
+def test_plan_that_is_let_go_while_it_runs_lives_until_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(realizing, "_calls", {})
+    monkeypatch.setattr(realizing, "_plans", OrderedDict())
+    monkeypatch.setattr(handle, "_RESULTS", {})
+    for _ in range(3):
+        (tg.Tensor(_A) @ tg.Tensor(_B)).numpy()
+        realizing.LATER.wait()
+    ((known, order),) = realizing._calls
+    ((nodes, runner),) = realizing._plans.items()
+    lives, runs = weakref.ref(runner), known.runs[order]
+    del runner
+    realizing._forget_calls(nodes)
+    realizing._plans.clear()
+    gc.collect()
+    assert lives() is not None
+    del runs
+    gc.collect()
+    assert lives() is None
 
 
 _COPIES: dict[str, Callable[[tg.Tensor], tg.Tensor]] = {

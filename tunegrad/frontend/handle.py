@@ -57,18 +57,20 @@ class Count(int):
 
 
 _building = ForkSafeLock()
+Run = Callable[[Sequence[int]], Sequence[Any]]
 
 
 class Known:
     """The shape and dtype of results of one form; see ``Pending``. ``runs`` compute one from the
-    addresses of its arrays, by which of these are the same one; plans that are kept put them there.
+    addresses of its arrays, by which of these are the same one; plans that are kept put them there,
+    each with what it runs on, which a call holds.
     """
 
     __slots__ = ("dtype", "runs", "shape")
 
     def __init__(self, shape: tuple[int, ...], dtype: DType) -> None:
         self.shape, self.dtype = shape, dtype
-        self.runs: dict[tuple[int, ...], Callable[[Sequence[int]], Sequence[Any]]] = {}
+        self.runs: dict[tuple[int, ...], tuple[Run, object]] = {}
 
 
 _RESULTS: dict[tuple[Any, ...], Known] = {}
@@ -151,8 +153,8 @@ class Pending:
         if not self.known.runs:
             return None
         order, leaves = self.leaves()
-        run = self.known.runs.get(order)
-        if run is None:
+        kept = self.known.runs.get(order)  # a plan that is let go meanwhile lives until it has run
+        if kept is None:
             return None
         addresses = []
         for leaf in leaves:
@@ -163,7 +165,7 @@ class Pending:
             if not leaf._at:
                 return None
             addresses.append(leaf._at)
-        return run(addresses)[0]  # type: ignore[no-any-return]
+        return kept[0](addresses)[0]  # type: ignore[no-any-return]
 
 
 def _remember(form: tuple[Any, ...], known: Known) -> Known:

@@ -143,7 +143,7 @@ def _remember(
             while len(_calls) >= _CACHED_CALLS:
                 _forget(next(iter(_calls)))
             _calls[call] = nodes
-            call[0].runs[call[1]] = run
+            call[0].runs[call[1]] = run, runner
 
 
 def _forget(call: tuple[Known, tuple[int, ...]]) -> None:
