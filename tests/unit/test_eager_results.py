@@ -223,6 +223,17 @@ def test_function_that_was_called_twice_makes_no_graph_of_a_form(
     np.testing.assert_array_equal(run(0.5), other)
 
 
+def test_results_of_known_forms_do_not_keep_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handle, "_REPEATED", {})
+    for _ in range(4):
+        x = tg.Tensor(_X)
+        y, lives = _F.softmax(x, -1), weakref.ref(x)
+        del x
+        gc.collect()
+        assert lives() is None
+        assert y.numpy().shape == _X.shape
+
+
 def test_functions_that_draw_or_look_at_values_do_so_each_time() -> None:
     x = tg.Tensor(np.ones(64, np.float32))
     drawn = {_F.dropout(x, 0.5, training=True).numpy().tobytes() for _ in range(6)}

@@ -324,6 +324,7 @@ class _Call:
 
     def result(self, known: Known) -> Handle:
         """A tensor whose node is made when something asks for it."""
+        self.roots.clear()  # the result needs arrays, and no tensors
         tensor: Any = object.__new__(Handle.result)
         tensor.pending, tensor.leaf = self._pending(known), None
         return tensor  # type: ignore[no-any-return]
