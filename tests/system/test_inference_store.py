@@ -424,6 +424,17 @@ def test_the_benchmark_compares_winners_with_defaults(tmp_path: Path) -> None:
     np.testing.assert_allclose(model(X), tg.load(MODEL, store=False)(X), rtol=1e-4, atol=1e-5)
 
 
+def test_a_benchmark_says_nan_of_any_float_and_takes_indices_out_of_range() -> None:
+    x, at = np.ones((1, 4), np.float32), np.zeros(3, np.int64)
+    for kind in (tg.bf16, tg.f32, tg.i32):
+        model = tg.compile(lambda x, kind=kind: (x * np.nan).cast(kind), x)
+        assert model.benchmark(budget_s=0.01).nan == kind.is_float
+    table = tg.compile(lambda at, x: x[at * 3 + 2], at, x)
+    with pytest.raises(tg.errors.IndexOutOfRange):
+        table(at, x)
+    assert not table.benchmark(budget_s=0.01).nan
+
+
 def test_winners_that_are_the_default_schedules_have_no_gain(tmp_path: Path) -> None:
     """They are one program, whatever its samples scatter by."""
     defaults = {r.key: r.actions for r in loaded(False).report()}

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tunegrad.compiling import SUFFIX
-from tunegrad.errors import DeviceError, ModelError, ShapeError
+from tunegrad.errors import DeviceError, IndexOutOfRange, ModelError, ShapeError
 from tunegrad.inference.choosing import Choice, compiled_choice, process_compiler
 from tunegrad.ir import fusion
 from tunegrad.ir.folding import machine_bytes
@@ -416,8 +416,16 @@ class LoadedModel:
             repeats, self.report(), self.dtype, self.constant_bytes,
             interval=gain_interval(pairs[1], pairs[0]),
             by_turns=paired_gain(pairs[1], pairs[0]),
-            nan=any(x.dtype.kind == "f" and bool(np.isnan(x).any()) for x in mine.run(arrays)),
+            nan=self._gives_nan(arrays),
         )  # fmt: skip
+
+    def _gives_nan(self, arrays: Mapping[str, Array]) -> bool:
+        """True if outputs hold NaN; False where indices that were drawn are out of range."""
+        try:
+            found = zip(self._runner.run(arrays), self._runner.outputs, strict=True)
+        except IndexOutOfRange:
+            return False
+        return any(b.dtype.is_float and np.isnan(to_compute(x, b.dtype)).any() for x, b in found)
 
     def deviation(self, full: tuple[Node, ...], seed: int = 0) -> Deviation:
         """Distance of its outputs on drawn inputs from those of ``full``, evaluated by numpy.
