@@ -4,6 +4,7 @@ and they mean the same.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import pickle
@@ -376,6 +377,24 @@ def test_what_is_done_later_is_done_in_order_whatever_fails() -> None:
     later.do(lambda: done.append(3))
     later.wait()
     assert done == [1, 2, 3]
+
+
+@pytest.mark.parametrize("ends", [KeyboardInterrupt, RuntimeError])
+def test_what_is_done_later_outlives_a_thread_that_does_not_start(
+    ends: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later, done = realizing.Later(), list[int]()
+
+    def start(_: threading.Thread) -> None:
+        raise ends
+
+    with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
+        patched.setattr(threading.Thread, "start", start)
+        later.do(lambda: done.append(1))
+    assert not done
+    later.do(lambda: done.append(2))
+    later.wait()
+    assert done == [1, 2]
 
 
 def test_arrays_that_kernels_can_not_read_as_they_lie_are_copied() -> None:

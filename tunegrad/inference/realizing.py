@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -71,7 +72,7 @@ class Later:
     def forked(self) -> None:
         """See ``in_child``."""
         self._left: deque[Callable[[], None]] = deque()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler may compute while ``do`` goes on
         self._thread: threading.Thread | None = None
 
     def do(self, job: Callable[[], None]) -> None:
@@ -81,9 +82,11 @@ class Later:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="tunegrad later")
                 try:
-                    self._thread.start()
-                except RuntimeError:  # no more threads, or the program ends
-                    self._thread = None
+                    with suppress(RuntimeError):  # no more threads, or the program ends
+                        self._thread.start()
+                finally:  # Ctrl-C may come before it is there
+                    if not self._thread.is_alive():
+                        self._thread = None
 
     def wait(self) -> None:
         """Return when all is done."""
