@@ -25,7 +25,7 @@ from tests.interpreter import interpret
 from tests.schedule_checks import work
 from tests.schedule_fuzzer import draw as drawn_schedule
 from tests.verifiers.program import verify_program
-from tunegrad.errors import VerifyError
+from tunegrad.errors import IllegalAction, VerifyError
 from tunegrad.ir import program as p
 
 PROGRAMS = {
@@ -206,12 +206,12 @@ def test_program_mutants_of_lowered_schedules_never_race(name):
     programs = []
     for seed in range(30):
         drawn = drawn_schedule(name, seed, Counter())
-        if (
-            drawn is not None
-            and (program := drawn[0].lower(drawn[1])).threads == 2
-            and work(program.body) < 20_000
-        ):
-            programs.append(program)
+        if drawn is None:
+            continue
+        with suppress(IllegalAction):  # a race that is not proved away
+            program = drawn[0].lower(drawn[1])
+            if program.threads == 2 and work(program.body) < 20_000:
+                programs.append(program)
     assert len(programs) >= 5
     for program in programs[:8]:
         for _ in range(8):
