@@ -20,7 +20,9 @@ import tunegrad as tg
 from tests.graph_builders import entered
 from tunegrad.frontend import handle
 from tunegrad.frontend.nodes import tracing
+from tunegrad.frontend.nodes.indexing import only_where
 from tunegrad.inference import realizing
+from tunegrad.ir import graph
 
 _A = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
 _B = np.arange(8, dtype=np.float32).reshape(4, 2) / 3
@@ -405,3 +407,21 @@ def test_arrays_that_kernels_can_not_read_as_they_lie_are_copied() -> None:
         x = tg.Tensor._sharing(array)
         for _ in range(3):
             np.testing.assert_array_equal((x * 2.0).numpy(), array * 2)
+
+
+def test_indices_in_a_branch_are_held_to_be_in_range_where_it_is_taken_alone() -> None:
+    """Also from the third call of a form on, whose node would be made behind the branch."""
+    given, condition = _A.copy(), tg.Tensor(np.array(False))
+
+    def taken(index: int) -> tg.Tensor:
+        return tg.Tensor(given).index_select(0, tg.Tensor(np.array([index, 0])))
+
+    for _ in range(4):
+        taken(1).numpy()
+    with only_where(condition.node):
+        found = [taken(9) for _ in range(4)]
+    for x in found:
+        (guard,) = (n for n in graph.topological((x.node,)) if n.op is graph.GraphOp.WITHIN)
+        assert condition.node in graph.topological((guard,))
+    with pytest.raises(IndexError, match="index 9 is out of range"):
+        taken(9).numpy()

@@ -30,6 +30,7 @@ from .nodes import folds, movement, tracing
 from .nodes.arrays import DTypeLike, held
 from .nodes.elementwise import Scalar
 from .nodes.folds import accumulator
+from .nodes.indexing import conditional
 from .nodes.movement import Axes, axes_of, axis_of, extents, flat, integer
 from .spelling import spelled
 
@@ -200,9 +201,16 @@ def _known(x: Handle) -> Pending | None:
     return part
 
 
+def _is_made_at_once() -> bool:
+    """True where a node depends on more than its operands: on gradients, or on a condition under
+    which indices are held to be in range.
+    """
+    return tracing.leaves() or tracing.tracing() or conditional()
+
+
 def _pending(function: Callable[..., Node], operands: Sequence[Any]) -> Pending | None:
     """The result of an operation on known arrays, numbers and such results; None of others."""
-    if tracing.leaves() or tracing.tracing():
+    if _is_made_at_once():
         return None
     forms, parts, size = [], [], 1
     for x in operands:
@@ -283,7 +291,7 @@ class _Call:
         self.roots: list[Any] = []
         self.given: list[Any] = []
         self.form: tuple[Any, ...] = ()
-        if tracing.leaves() or tracing.tracing():
+        if _is_made_at_once():
             return
         forms: list[Any] = []
         for x in (*args, *kwargs.values()):

@@ -56,6 +56,11 @@ def only_where(condition: Node) -> Iterator[None]:
         _condition.reset(token)
 
 
+def conditional() -> bool:
+    """True inside ``only_where``."""
+    return _condition.get() is not None
+
+
 def within(op: str, indices: Node, low: int, high: int) -> Node:
     """The indices, held to ``low <= index < high``.
 
