@@ -30,7 +30,6 @@ from .nodes import folds, movement, tracing
 from .nodes.arrays import DTypeLike, held
 from .nodes.elementwise import Scalar
 from .nodes.folds import accumulator
-from .nodes.indexing import conditional
 from .nodes.movement import Axes, axes_of, axis_of, extents, flat, integer
 from .spelling import spelled
 
@@ -205,7 +204,7 @@ def _is_made_at_once() -> bool:
     """True where a node depends on more than its operands: on gradients, or on a condition under
     which indices are held to be in range.
     """
-    return tracing.leaves() or tracing.tracing() or conditional()
+    return tracing.leaves() or tracing.tracing() or tracing.CONDITION.get() is not None
 
 
 def _pending(function: Callable[..., Node], operands: Sequence[Any]) -> Pending | None:

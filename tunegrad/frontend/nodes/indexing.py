@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from math import prod
 from typing import Literal, cast, get_args
 
@@ -28,6 +27,7 @@ from tunegrad.ir.graph import Bounds, GraphOp, Node
 from tunegrad.ir.kernel import identity
 from tunegrad.ir.rewrites import interval
 
+from . import tracing
 from .elementwise import binary, broadcast, broadcast_shapes, compare, constant, where
 from .folds import argsort
 from .movement import axis_of, inverse
@@ -39,26 +39,18 @@ _SORTED, _FEATURES = 1 << 26, 8
 _FOLDS = {"add": Op.ADD, "mul": Op.MUL, "max": Op.MAX, "min": Op.MIN}
 
 
-_condition: ContextVar[Node | None] = ContextVar("condition", default=None)
-
-
 @contextmanager
 def only_where(condition: Node) -> Iterator[None]:
     """Indices of what is made inside are held to be in range where a truth of shape () holds: both
     branches of a condition are computed, and one of them is read.
     """
-    outer = _condition.get()
+    outer = tracing.CONDITION.get()
     both = condition if outer is None else graph.elementwise(Op.AND, outer, condition)
-    token = _condition.set(both)
+    token = tracing.CONDITION.set(both)
     try:
         yield
     finally:
-        _condition.reset(token)
-
-
-def conditional() -> bool:
-    """True inside ``only_where``."""
-    return _condition.get() is not None
+        tracing.CONDITION.reset(token)
 
 
 def within(op: str, indices: Node, low: int, high: int) -> Node:
@@ -76,7 +68,7 @@ def within(op: str, indices: Node, low: int, high: int) -> Node:
         return graph.expand(within(op, indices.srcs[0], low, high), indices.shape)
     if indices.op is GraphOp.RESHAPE:
         return graph.reshape(within(op, indices.srcs[0], low, high), indices.shape)
-    bounds, when = Bounds(op, low, high), _condition.get()
+    bounds, when = Bounds(op, low, high), tracing.CONDITION.get()
     least, greatest = interval(indices)
     if low <= least and greatest < high:
         return indices

@@ -29,6 +29,8 @@ AS_IF = "as if"
 
 _depth: ContextVar[int] = ContextVar("depth", default=0)
 _stops: ContextVar[bool] = ContextVar("stops", default=False)
+CONDITION: ContextVar[Node | None] = ContextVar("condition", default=None)
+"""The condition under which indices are held to be in range; see ``indexing.only_where``."""
 
 
 class Argument:
