@@ -267,7 +267,8 @@ def _take_flexible_apart(graph_module: Any) -> None:
     from torch.utils._pytree import tree_flatten, tree_unflatten
 
     graph, torch = graph_module.graph, load_torch()
-    for node in [n for n in graph.nodes if n.target is flex_attention]:
+    found = graph.find_nodes(op="call_function", target=flex_attention)
+    for node in found:
         leaves, form = tree_flatten(node.args)
         modules = {
             i: getattr(graph_module, x.target)
@@ -302,7 +303,8 @@ def _take_flexible_apart(graph_module: Any) -> None:
         for i in modules:
             graph.erase_node(leaves[i])
         graph.eliminate_dead_code()
-    graph_module.recompile()
+    if found:
+        graph_module.recompile()
 
 
 def _written() -> tuple[int, ...]:

@@ -22,9 +22,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tests.cuda_host import runtime
+from tunegrad.config import machine_bytes
 from tunegrad.devices.cuda.driver import DLPACK_CPU, Resources
 from tunegrad.devices.job import Geometry
-from tunegrad.devices.processes.confine import physical_bytes
 from tunegrad.errors import DeviceFault, InternalError, OutOfResources
 
 __all__ = ["HostDriver"]
@@ -87,7 +87,7 @@ class HostDriver:
 
     def memory(self) -> tuple[int, int]:
         """Of this machine, as far as this process may have it."""
-        total = physical_bytes()
+        total = machine_bytes()
         soft, _ = resource.getrlimit(resource.RLIMIT_AS)
         most = total if soft == resource.RLIM_INFINITY else min(total, soft)
         return max(0, most - sum(self._sizes.values())), most

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .environment import cache_dir as cache_dir
     from .environment import cpu_target as cpu_target
     from .environment import default_store as default_store
+    from .environment import machine_bytes as machine_bytes
     from .environment import perf_map as perf_map
     from .environment import usable_cpus as usable_cpus
     from .models import CALIBRATED as CALIBRATED
@@ -66,7 +67,7 @@ else:
         "builders": "build_model import_builder users_frames",
         "environment": (
             "DEFAULT_DEVICE MOST_THREADS allowed_threads cache_dir cpu_target default_store "
-            "perf_map usable_cpus"
+            "machine_bytes perf_map usable_cpus"
         ),
         "models": (
             "CALIBRATED calibrated_model calibration_file check_package config_names configs_dir "

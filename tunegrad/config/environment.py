@@ -66,6 +66,11 @@ def usable_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def machine_bytes() -> int:
+    """Bytes of this machine's memory."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def allowed_threads(environ: Mapping[str, str] = os.environ) -> int:
     """The CPUs this process may run on, capped by ``$TUNEGRAD_THREADS``."""
     cpus = usable_cpus()

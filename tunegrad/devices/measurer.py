@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
 
+from tunegrad.config import machine_bytes
 from tunegrad.devices import worker
 from tunegrad.devices.bench import Bench
 from tunegrad.devices.device import Confinement, Device, MachineLimits
@@ -34,7 +35,7 @@ from tunegrad.devices.job import (
     Limits,
 )
 from tunegrad.devices.processes.channel import Died, Ending, Finished, TimedOut
-from tunegrad.devices.processes.confine import EXIT_MEMORY, Protections, physical_bytes
+from tunegrad.devices.processes.confine import EXIT_MEMORY, Protections
 from tunegrad.devices.processes.isolated import IsolatedWorker, preload
 from tunegrad.devices.processes.pool import Started, WorkerPool
 from tunegrad.devices.verifying import referee
@@ -109,7 +110,7 @@ class DeviceMeasurer:
         self._compilers = WorkerPool(
             count, worker.start_compiler, (self.limits, confinement.driver), start_s
         )
-        self._memory = SharedMemory(min(self.limits.run_memory_bytes, physical_bytes() // 2))
+        self._memory = SharedMemory(min(self.limits.run_memory_bytes, machine_bytes() // 2))
         self._bench = IsolatedWorker(
             worker.start_bench,
             (device, self.limits, self._memory),

@@ -15,9 +15,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tunegrad.config import machine_bytes
 from tunegrad.errors import WeightsError
 from tunegrad.ir.dtypes import BF16, F32, DType
-from tunegrad.ir.folding import machine_bytes
 from tunegrad.lazy import dataclass
 
 from .nodes.arrays import bf16_bits, bf16_values

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tunegrad.compiling import SUFFIX
+from tunegrad.config import machine_bytes
 from tunegrad.errors import DeviceError, IndexOutOfRange, ModelError, ShapeError
 from tunegrad.inference.choosing import Choice, compiled_choice, process_compiler
 from tunegrad.ir import fusion
-from tunegrad.ir.folding import machine_bytes
 from tunegrad.ir.graph import Node
 from tunegrad.ir.interpret.numeric import to_compute
 from tunegrad.ir.rewrites import Guard

@@ -24,7 +24,6 @@ numpy folds them):
 from __future__ import annotations
 
 import hashlib
-import os
 import weakref
 from math import isinf, isnan, prod
 from typing import Any
@@ -32,6 +31,7 @@ from typing import cast as typed
 
 import numpy as np
 
+from tunegrad.config import machine_bytes
 from tunegrad.errors import ModelError
 
 from . import graph as g
@@ -42,7 +42,7 @@ from .interpret.evaluate import evaluate
 from .interpret.numeric import Array, compute, convert
 from .rewrites.sums import Repeats, is_known, stepped
 
-__all__ = ["fold_constants", "known_outputs", "machine_bytes", "saturated", "values_of"]
+__all__ = ["fold_constants", "known_outputs", "saturated", "values_of"]
 
 _FOLDED: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
 """Constant-only nodes that were evaluated before."""
@@ -118,11 +118,6 @@ def _is_byte(n: Node) -> bool:
     """True for one byte as a float, a zero point: a kernel that reads a byte knows what it is."""
     x = n.srcs[0] if n.op is GraphOp.CAST and n.dtype == F32 else n
     return x is not n and x.op is GraphOp.CONST and x.dtype in (I8, U8) and x.size == 1
-
-
-def machine_bytes() -> int:
-    """Bytes of this machine's memory."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _evaluated(n: Node) -> Node:

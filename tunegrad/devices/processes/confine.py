@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from multiprocessing import connection
 from pathlib import Path
 
+from tunegrad.config import machine_bytes
 from tunegrad.devices.device import Confinement
 from tunegrad.devices.processes import system_calls
 from tunegrad.devices.processes.system_calls import filter_calls, no_new_privileges
@@ -77,7 +78,7 @@ class Beginning:
         if self.confinement.driver:
             if self.confinement.memory_bytes:
                 watch_memory(
-                    memory_bytes()[1] + min(self.confinement.memory_bytes, physical_bytes() // 2)
+                    memory_bytes()[1] + min(self.confinement.memory_bytes, machine_bytes() // 2)
                 )
             for descriptor in (_STDIN, _STDOUT, _STDERR):
                 os.dup2(self.nowhere, descriptor)
@@ -86,7 +87,7 @@ class Beginning:
         reads = self.confinement.reads
         if self.confinement.memory_bytes:
             limit_address_space(
-                memory_bytes()[0] + min(self.confinement.memory_bytes, physical_bytes() // 2)
+                memory_bytes()[0] + min(self.confinement.memory_bytes, machine_bytes() // 2)
             )
         for descriptor in (_STDIN, _STDOUT, _STDERR):
             os.dup2(self.nowhere, descriptor)
@@ -175,11 +176,6 @@ def memory_bytes() -> tuple[int, int]:
     """(address space, resident set) of this process."""
     size, resident, *_ = Path("/proc/self/statm").read_text().split()
     return int(size) * _PAGE, int(resident) * _PAGE
-
-
-def physical_bytes() -> int:
-    """The machine's memory."""
-    return os.sysconf("SC_PHYS_PAGES") * _PAGE
 
 
 def limit_address_space(limit_bytes: int) -> None:

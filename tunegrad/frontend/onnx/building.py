@@ -29,9 +29,9 @@ from typing import Any
 
 import numpy as np
 
+from tunegrad.config import machine_bytes
 from tunegrad.errors import DeviceError, ModelError, TunegradError
 from tunegrad.ir.dtypes import dtype_of
-from tunegrad.ir.folding import machine_bytes
 
 from ..tensor import Tensor
 from .contrib import CONTRIB
