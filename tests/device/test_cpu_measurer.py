@@ -140,7 +140,9 @@ def _outcome(ir: str, io: KernelIO, reference: str) -> Measurement:
     """What a measurer, with processes of its own, says of a candidate."""
     lowered = Lowered(ir, "k", io)
     with DeviceMeasurer(host_device(2), Hooks(reference=reference)) as measurer:
-        (outcome,) = measurer.measure([Candidate("kernel", lowered)], hostile.QUICK)
+        (outcome,) = measurer.measure(
+            [Candidate("kernel", lowered)], replace(hostile.QUICK, timeout_s=20.0)
+        )
     return outcome.measurement
 
 

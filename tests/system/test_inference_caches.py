@@ -226,8 +226,10 @@ def test_equal_graphs_share_a_plan_whatever_the_values() -> None:
         np.testing.assert_allclose((a * 2 + a).numpy(), 3 * value, rtol=1e-6)
 
     run(1.0)
+    run(2.0)
+    realizing.LATER.wait()  # the code of further runs
     plans, lowered = len(realizing._plans), inference.process_compiler().counts.lowered
-    for value in range(2, 6):
+    for value in range(3, 7):
         run(float(value))
     assert (len(realizing._plans), inference.process_compiler().counts.lowered) == (plans, lowered)
 
