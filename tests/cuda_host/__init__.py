@@ -3,9 +3,14 @@
 Importing it adds the device to those of this process: ``devices.open("cuda-host:lazy:3")``. Worker
 processes get the device itself. ``python -m tests.cuda_host tune mlp --device cuda-host`` is the
 command with it.
+
+``TUNEGRAD_TEST_CUDA=cuda pytest tests/device`` is for a machine with a GPU: what asks for the first
+order of threads gets that device instead.
 """
 
 from __future__ import annotations
+
+import os
 
 from tests.cuda_host.device import opened
 from tunegrad import devices
@@ -14,7 +19,14 @@ from tunegrad.errors import DeviceError
 
 __all__ = ["cuda_host"]
 
-devices.register("cuda-host", opened)
+_GPU = os.environ.get("TUNEGRAD_TEST_CUDA")
+
+
+def _opened(part: str, threads: int | None) -> Device:
+    return devices.open(_GPU) if _GPU and part in ("", "0") else opened(part, threads)
+
+
+devices.register("cuda-host", _opened)
 
 
 def cuda_host(seed: int = 0, lazy: bool = False) -> Device:
