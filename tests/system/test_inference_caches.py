@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,7 +25,7 @@ from tests.graph_builders import add, calls_of, scale, tensor
 from tests.null_device import NullDevice
 from tests.opencl_device import opencl_device
 from tunegrad import inference
-from tunegrad.compiling import Compiler, artifact, graph_key, object_key
+from tunegrad.compiling import Compiler, artifact, behind, graph_key, object_key
 from tunegrad.devices import host_device
 from tunegrad.devices.cpu import device as cpu
 from tunegrad.devices.job import Geometry, Lowered
@@ -58,6 +59,42 @@ def test_equal_kernels_of_a_model_are_compiled_once(tmp_path: Path) -> None:
     assert len(kernels()) == 3
     assert (compiler.counts.lowered, compiler.counts.compiled, compiler.counts.linked) == (3, 3, 3)
     assert [c.loaded for c in twice[:3]] == [c.loaded for c in twice[3:]]
+
+
+def test_code_for_a_caller_is_made_before_code_that_may_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Neither waits for the other where code that may wait is being compiled."""
+    (first, second, third), compiler = kernels(), Compiler()
+    made, inside, go_on = list[str](), threading.Event(), threading.Event()
+    compile_of = type(DEVICE).compile
+
+    def compiled(self: Any, lowered: Any, *args: Any, **kwargs: Any) -> bytes:
+        name = threading.current_thread().name
+        if name == "behind" and not made:
+            inside.set()
+            assert go_on.wait(60)
+        made.append(name)
+        return compile_of(self, lowered, *args, **kwargs)
+
+    def may_wait() -> None:
+        with behind():
+            for kernel in (first, third):
+                compiler.code(kernel, UNSCHEDULED, ENGINE)
+
+    monkeypatch.setattr(type(DEVICE), "compile", compiled)
+    later = threading.Thread(target=may_wait, name="behind")
+    later.start()
+    assert inside.wait(60)
+    with compiler.first():
+        go_on.set()
+        compiler.code(second, UNSCHEDULED, ENGINE)
+        compiler.code(kernels()[1], Schedule.parse("tile(axis=a, size=4)"), ENGINE)
+    later.join()
+    mine = threading.current_thread().name
+    assert [name for name in made if name == mine] == [mine] * 2
+    assert made[-1] == "behind"
+    assert compiler.counts.compiled == 4
 
 
 @dataclass(frozen=True)

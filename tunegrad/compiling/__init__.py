@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .artifact import Compiler as Compiler
     from .artifact import Counts as Counts
     from .artifact import KeptPlan as KeptPlan
+    from .artifact import behind as behind
     from .artifact import build as build
     from .artifact import code_of as code_of
     from .artifact import graph_key as graph_key
@@ -28,7 +29,8 @@ else:
         __name__,
         {
             "artifact": (
-                "Compiler Counts KeptPlan SETTLED_NS SUFFIX build code_of graph_key object_key"
+                "Compiler Counts KeptPlan SETTLED_NS SUFFIX behind build code_of graph_key "
+                "object_key"
             ),
             "candidate": "HOOKS Payload",
             "saved": "SavedKernel SavedModel open_model save_model taken_constants",

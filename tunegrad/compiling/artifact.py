@@ -15,11 +15,12 @@ import pickle
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import replace
 from enum import Enum
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -253,7 +254,31 @@ class Compiler:
         self._images: OrderedDict[str, bytes] = OrderedDict()
         self._linked: weakref.WeakValueDictionary[str, Loaded] = weakref.WeakValueDictionary()
         self._recent: OrderedDict[str, Loaded] = OrderedDict()
-        self._lock = ForkSafeLock()
+        self._turn = ForkSafeLock()
+        self._tables = ForkSafeLock()
+
+    @contextmanager
+    def first(self) -> Iterator[list[Callable[[], None]]]:
+        """The time of a caller who waits: threads that are ``behind`` wait at their next step. What
+        it would write to disk is left to the caller, as jobs.
+        """
+        left: list[Callable[[], None]] = []
+        token = _left.set(left)
+        try:
+            with self._turn:
+                yield left
+        finally:
+            _left.reset(token)
+
+    def _waited_for(self) -> AbstractContextManager[None]:
+        """One thread at a time works for a caller who waits; one behind it does not count."""
+        return nullcontext() if _behind.get() else self._turn
+
+    def _give_way(self, *_: object) -> None:
+        """Behind others, wait until none of them is at work."""
+        if _behind.get():
+            with self._turn:
+                pass
 
     def default(self, kernel: Kernel, device: Device) -> str:
         """The kernel's default schedule as text; found once on a machine."""
@@ -264,7 +289,7 @@ class Compiler:
         if body is not None:
             return body.decode()
         text = _default(kernel, device)
-        self._cache.put(key, text.encode())
+        self._put(key, text.encode())
         return text
 
     def code(
@@ -281,7 +306,7 @@ class Compiler:
         can not be compiled.
         """
         text, device = _text(schedule), device or engine.device
-        with self._lock:
+        with self._waited_for():
             program = self._program(kernel, text, device)
             key = f"{program.key} {program.hash}"  # one text may be launched in several geometries
             linked = self._linked.get(key)
@@ -290,12 +315,9 @@ class Compiler:
 
                 image = self._image(program, kernel, text, device)
                 with linked_as(kernel.name):
-                    linked = engine.load(program.lowered, image)
-                self._linked[key] = linked
-                self.counts = replace(self.counts, linked=self.counts.linked + 1)
-            self._recent[key] = linked
-            self._recent.move_to_end(key)
-            _trim(self._recent, _LINKED)
+                    linked = self._linked[key] = engine.load(program.lowered, image)
+                self._count("linked")
+            self._hold(self._recent, key, linked, _LINKED)
         return code_of(program.lowered, linked)
 
     def made(
@@ -303,7 +325,7 @@ class Compiler:
     ) -> tuple[ProgramFacts, bytes]:
         """The program and its image, which ``code`` loads. Raises as that does."""
         text = _text(schedule)
-        with self._lock:
+        with self._waited_for():
             program = self._program(kernel, text, device)
             return program, self._image(program, kernel, text, device)
 
@@ -318,18 +340,15 @@ class Compiler:
         """
         text = _text(schedule)
         key = (kernel.key, text, device)
-        with self._lock:
+        with self._waited_for():
             found = self._programs.get(key) or self._read(kernel, text, device)
             if found is not None:
-                self._found[key] = found
-                _trim(self._found, _PENDING)
+                self._hold(self._found, key, found, _PENDING)
                 return found.hash
             from tunegrad.devices import program_hash
 
-            fresh = self._pending[key] = self._pending.get(key) or self._lowered(
-                kernel, text, device
-            )
-            _trim(self._pending, _PENDING)
+            fresh = self._pending.get(key) or self._lowered(kernel, schedule, device)
+            self._hold(self._pending, key, fresh, _PENDING)
             return program_hash(fresh)
 
     def plan(
@@ -356,10 +375,8 @@ class Compiler:
             plan = kept.plan.holding(constants)
         if plan is None:
             return None
-        with self._lock:
-            for (kernel, schedule), program in programs.items():
-                self._programs[kernel, schedule, device] = program
-            _trim(self._programs, _PROGRAMS)
+        for (kernel, schedule), program in programs.items():
+            self._hold(self._programs, (kernel, schedule, device), program, _PROGRAMS)
         return replace(kept, plan=plan)
 
     def keep(
@@ -368,12 +385,14 @@ class Compiler:
         """Keep the plan of a graph under its ``graph_key``; its constants are those of ``outputs``,
         or made of them.
         """
-        if self._cache is None or key is None:
-            return
+        if self._cache is not None and key is not None:
+            self._later(lambda: self._keep(key, kept, outputs, device))
+
+    def _keep(self, key: str, kept: KeptPlan, outputs: tuple[Node, ...], device: Device) -> None:
         constants, kernels = _constants(outputs), kept.plan.kernels()
         if any(b.data and not _is_made_of(b.data, constants) for b in kept.plan.buffers):
             return
-        with self._lock:
+        with self._waited_for():
             programs = {
                 (k, kept.schedules[k]): self._program(kernel, kept.schedules[k], device)
                 for k, (kernel, _) in kernels.items()
@@ -382,29 +401,29 @@ class Compiler:
         with suppress(RecursionError):  # of expressions that are nested deeply
             body = pickle.dumps(whole)
             if _unpickled(body) == whole:
-                self._cache.put(key, body)
+                self._put(key, body)
 
     def _program(self, kernel: Kernel, schedule: str, device: Device) -> ProgramFacts:
         key = (kernel.key, schedule, device)
         found = self._programs.get(key)
         if found is not None:
-            self._programs.move_to_end(key)
+            self._hold(self._programs, key, found, _PROGRAMS)
             return found
-        read = self._found.pop(key, None) or self._read(kernel, schedule, device)
-        if read is not None and self._kept(read.key):
+        fresh = self._pending.pop(key, None)  # of one that was not found on disk
+        read = None if fresh else self._found.pop(key, None) or self._read(kernel, schedule, device)
+        if read is not None and self._kept(read.key) is not None:
             program = read
         else:
             from tunegrad.devices import program_hash
 
-            fresh = self._pending.pop(key, None) or self._lowered(kernel, schedule, device)
+            fresh = fresh or self._lowered(kernel, schedule, device)
             program = ProgramFacts(
                 replace(fresh, text=""), object_key(fresh.text, device), program_hash(fresh)
             )
             self._obtain(program.key, fresh, device)
             if program != read:
-                self._write(program, kernel, schedule, device)
-        self._programs[key] = program
-        _trim(self._programs, _PROGRAMS)
+                self._later(partial(self._write, program, kernel, schedule, device))
+        self._hold(self._programs, key, program, _PROGRAMS)
         return program
 
     def _read(self, kernel: Kernel, schedule: str, device: Device) -> ProgramFacts | None:
@@ -418,44 +437,83 @@ class Compiler:
 
     def _write(self, program: ProgramFacts, kernel: Kernel, schedule: str, device: Device) -> None:
         key = None if self._cache is None else program_key(kernel, schedule, device)
-        if self._cache is not None and key is not None:
+        if key is not None:
             with suppress(RecursionError):
-                self._cache.put(key, pickle.dumps(program))
+                self._put(key, pickle.dumps(program))
 
     def _image(self, program: ProgramFacts, kernel: Kernel, schedule: str, device: Device) -> bytes:
-        if not self._kept(program.key):
-            self._obtain(program.key, self._lowered(kernel, schedule, device), device)
-        self._images.move_to_end(program.key)
-        return self._images[program.key]
+        found = self._kept(program.key)
+        if found is None:
+            lowered = self._lowered(kernel, schedule, device)
+            found = self._obtain(program.key, lowered, device)
+        return found
 
-    def _obtain(self, key: str, lowered: Lowered, device: Device) -> None:
-        """Have the image, from disk or from the compiler."""
-        if self._kept(key):
-            return
-        image = device.compile(lowered)
-        self.counts = replace(self.counts, compiled=self.counts.compiled + 1)
-        if self._cache is not None:
-            self._cache.put(key, image)
-        self._images[key] = image
-        _trim(self._images, _IMAGES)
-
-    def _kept(self, key: str) -> bool:
-        """True if there is an image, here or on disk; then it is here."""
-        if key in self._images:
-            return True
-        image = None if self._cache is None else self._cache.get(key)
+    def _obtain(self, key: str, lowered: Lowered, device: Device) -> bytes:
+        """The image, from disk or from the compiler."""
+        image = self._kept(key)
         if image is None:
-            return False
-        self.counts = replace(self.counts, from_disk=self.counts.from_disk + 1)
-        self._images[key] = image
-        _trim(self._images, _IMAGES)
-        return True
+            self._give_way()
+            image = device.compile(lowered)
+            self._count("compiled")
+            self._put(key, image)
+            self._hold(self._images, key, image, _IMAGES)
+        return image
 
-    def _lowered(self, kernel: Kernel, schedule: str, device: Device) -> Lowered:
+    def _kept(self, key: str) -> bytes | None:
+        """An image that is here or on disk; then it is here."""
+        image = self._images.get(key)
+        if image is None:
+            image = None if self._cache is None else self._cache.get(key)
+            if image is None:
+                return None
+            self._count("from_disk")
+        self._hold(self._images, key, image, _IMAGES)
+        return image
+
+    def _lowered(self, kernel: Kernel, schedule: Schedule | str, device: Device) -> Lowered:
         from tunegrad.opts import Schedule
 
-        self.counts = replace(self.counts, lowered=self.counts.lowered + 1)
-        return build(kernel, Schedule.parse(schedule), device)
+        self._count("lowered")
+        given = Schedule.parse(schedule) if isinstance(schedule, str) else schedule
+        return build(kernel, given, device, self._give_way if _behind.get() else None)
+
+    def _put(self, key: str, body: bytes) -> None:
+        if self._cache is not None:
+            self._later(partial(self._cache.put, key, body))
+
+    def _later(self, job: Callable[[], None]) -> None:
+        """Do it, or leave it to the caller who waits."""
+        left = _left.get()
+        if left is None:
+            job()
+        else:
+            left.append(job)
+
+    def _count(self, what: str) -> None:
+        with self._tables:
+            self.counts = replace(self.counts, **{what: getattr(self.counts, what) + 1})
+
+    def _hold(self, table: OrderedDict[Any, Any], key: object, value: object, most: int) -> None:
+        """Put an entry last; of more than ``most`` the first ones go."""
+        with self._tables:
+            table[key] = value
+            table.move_to_end(key)
+            while len(table) > most:
+                table.popitem(last=False)
+
+
+_left: ContextVar[list[Callable[[], None]] | None] = ContextVar("_left", default=None)
+_behind: ContextVar[bool] = ContextVar("_behind", default=False)
+
+
+@contextmanager
+def behind() -> Iterator[None]:
+    """In here this thread works for nobody who waits: what compiles for others goes first."""
+    token = _behind.set(True)
+    try:
+        yield
+    finally:
+        _behind.reset(token)
 
 
 _ARRAYS = frozenset({"_frombuffer", "_reconstruct", "dtype", "ndarray", "scalar"})
@@ -516,8 +574,3 @@ def code_of(lowered: Lowered, loaded: Loaded) -> Code:
     return Code(
         loaded, tuple(p.name for p in io.params), io.packs, lowered.scratch_bytes, io.unread
     )
-
-
-def _trim(entries: OrderedDict[Any, Any], limit: int) -> None:
-    while len(entries) > limit:
-        entries.popitem(last=False)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad import devices
-from tunegrad.compiling import KeptPlan, graph_key
+from tunegrad.compiling import KeptPlan, behind, graph_key
 from tunegrad.config import allowed_threads
 from tunegrad.errors import CandidateFailure, IllegalAction
 from tunegrad.forks import ForkSafeLock, in_child
@@ -60,9 +60,11 @@ _plans_lock = ForkSafeLock()
 
 
 class Later:
-    """Does what may wait, one thing after the other, in a thread that ends when all is done.
+    """Does what may wait, one thing after the other, in a thread that ends when all is done, behind
+    what others compile.
 
-    What has not begun when the program ends, or when it forks for the child, is not done.
+    What has not begun when the program forks is not done in the child, nor ``optional`` jobs when
+    it ends.
     """
 
     def __init__(self) -> None:
@@ -71,14 +73,14 @@ class Later:
 
     def forked(self) -> None:
         """See ``in_child``."""
-        self._left: deque[Callable[[], None]] = deque()
+        self._left: deque[tuple[Callable[[], None], bool]] = deque()
         self._lock = threading.RLock()  # a signal's handler may compute while ``do`` goes on
         self._thread: threading.Thread | None = None
 
-    def do(self, job: Callable[[], None]) -> None:
+    def do(self, job: Callable[[], None], optional: bool = False) -> None:
         """Do this after all that was given before; where it fails, that is logged."""
         with self._lock:
-            self._left.append(job)
+            self._left.append((job, optional))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="tunegrad later")
                 try:
@@ -97,18 +99,21 @@ class Later:
     def _work(self) -> None:
         while True:
             with self._lock:
-                if not self._left or not threading.main_thread().is_alive():
+                if not self._left:
                     self._thread = None
                     return
-                job = self._left.popleft()
+                job, optional = self._left.popleft()
+            if optional and not threading.main_thread().is_alive():
+                continue
             try:
-                job()
+                with behind():
+                    job()
             except Exception as error:  # noqa: BLE001  # the caller is elsewhere, and has what it needs
                 logger(__name__).info("later: %s", error)
 
 
 LATER = Later()
-"""Compiles in full what has run for the second time."""
+"""Keeps what was made, and compiles in full what has run for the second time."""
 
 
 def realize(tensors: Sequence[Tensor]) -> list[Array]:
@@ -193,9 +198,12 @@ def _plan_of(nodes: tuple[Node, ...]) -> Runner:
             _plans.move_to_end(nodes)
             if nodes in _first:
                 _first.discard(nodes)
-                LATER.do(lambda: _in_full(nodes))
+                LATER.do(lambda: _in_full(nodes), optional=True)
             return runner
-        runner = _plans[nodes] = _default_plan(nodes)
+        with process_compiler().first() as left:
+            runner = _plans[nodes] = _default_plan(nodes)
+        for job in left:
+            LATER.do(job)
         while len(_plans) > _CACHED_PLANS or (len(_plans) > 1 and _plan_bytes() > _CACHED_BYTES):
             gone, _ = _plans.popitem(last=False)
             _first.discard(gone)
