@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import tunegrad as tg
 from tests.cuda_host import cuda_host
 from tests.opencl_device import opencl_device
 from tunegrad import nn
+from tunegrad.devices.cuda.engine import CudaEngine
 from tunegrad.nn import optim
 
 MOMENTUM, ADAM = optim.SGD(0.05, momentum=0.9), optim.AdamW(0.01)
@@ -67,3 +70,47 @@ def _compare(net: Callable[[], nn.Module], optimizer: optim.Optimizer, device: s
     np.testing.assert_array_equal(mine["draws"], other["draws"])
     for key, value in here.weights().items():
         np.testing.assert_allclose(other[f"model.{key}"], value, rtol=1e-3, atol=1e-4)
+
+
+def test_states_stay_on_a_device_until_they_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps, batches of two sizes, a state that is saved and one that is loaded, in any order."""
+    here, there = (
+        tg.TrainStep(
+            perceptron(), nn.functional.cross_entropy, MOMENTUM, store=False, device=device,
+            threads=1, seed=3,
+        )
+        for device in ("cpu", cuda_host().name)
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+
+    def step(rows: int) -> None:
+        x, y = rng.standard_normal((rows, 16)).astype(np.float32), rng.integers(0, 4, rows)
+        assert there(x, y) == pytest.approx(here(x, y), rel=1e-4)
+
+    step(8)
+    begun = there.state_dict()
+    step(8)
+    copied: list[int] = []
+    write = CudaEngine.write
+
+    def noted(self: CudaEngine, memory: Any, values: Any) -> None:
+        copied.append(values.nbytes)
+        write(self, memory, values)
+
+    monkeypatch.setattr(CudaEngine, "write", noted)
+    step(8)
+    assert sum(copied) < 1024 < sum(a.nbytes for a in begun.values())
+    for rows in (4, 8):
+        step(rows)
+    there.save(tmp_path / "there.safetensors")
+    step(4)
+    here.load_state_dict(begun)
+    there.load_state_dict(begun)
+    step(8)
+    assert there.load(tmp_path / "there.safetensors") == {}
+    here.load(tmp_path / "there.safetensors")
+    step(4)
+    for key, value in here.weights().items():
+        np.testing.assert_allclose(there.weights()[key], value, rtol=1e-3, atol=1e-4)

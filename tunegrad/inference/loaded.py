@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -188,6 +188,27 @@ class LoadedModel:
         for name in found:
             given[name] = arrays[name] = np.array(arrays[name])
         return found
+
+    @cached_property
+    def uses_arrays(self) -> bool:
+        """True where kernels read and write arrays as they lie: the device has no other memory."""
+        return self._engine.borrow(np.zeros(1)) is not None
+
+    def resident(self, place: int, array: Array) -> Imported:
+        """A copy on the device of an array for the input at ``place``, for ``run_resident``."""
+        from tunegrad.devices.dlpack import Imported
+
+        memory = self._engine.allocate(array.nbytes)
+        self._engine.write(memory, array)
+        return Imported(memory, array.shape, self.inputs[place].dtype.name)
+
+    def run_resident(self, given: Sequence[Array | Imported]) -> tuple[Any, ...]:
+        """Run, as a call; inputs of ``resident`` are used, and get new values, where they lie."""
+
+        def take(value: Any) -> Imported | None:
+            return None if isinstance(value, np.ndarray) else value
+
+        return self._runners.run(self._signature.check(given, {}, take))
 
     def on_device(self, *positional: Any, **named: Any) -> Any:
         """Run, and leave the outputs on the device: a ``DeviceTensor``, or a tuple of them.

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,6 +28,9 @@ from tunegrad.frontend import (
 from tunegrad.inference.choosing import OnMiss
 from tunegrad.inference.loaded import LoadedModel
 from tunegrad.inference.loading import StorePath, load_model, warn_of_misses
+
+if TYPE_CHECKING:
+    from tunegrad.devices.dlpack import Imported
 
 Array = NDArray[Any]
 _LINE = 64
@@ -83,6 +86,7 @@ class TrainStep:
         self._state = {name: _aligned(value) for name, value in state.items()}
         self._rows: Mapping[str, tuple[str, ...]] = {}
         self._whole: dict[str, Array] = {}
+        self._there: dict[int, tuple[Array, Imported]] = {}  # by id: old arrays, their new values
         self._defined = True
         self._programs: dict[Any, tuple[StepModel, LoadedModel]] = {}
         self._batch: tuple[InputSpec, ...] = ()
@@ -102,8 +106,12 @@ class TrainStep:
         given: list[Any] = list(arrays)
         if program.inputs[len(batch)].name == "lr":
             given.append(np.array(self.learning_rate, np.float32))
+        held = self._held(made)
         try:
-            outputs = program(*given, *self._held(made))
+            if program.uses_arrays:
+                outputs = program(*given, *held)
+            else:
+                outputs = program.run_resident([*given, *self._resident(program, held)])
         except IndexOutOfRange:
             self._defined = program.checks_first
             raise
@@ -145,9 +153,32 @@ class TrainStep:
         """The arrays of states that a step reads, in order; those that it has in a row lie so."""
         if made.rows and made.rows is not self._rows:
             if made.rows != self._rows:
+                self._fetch()
                 self._lay(made.rows)
             self._rows = made.rows
         return [self._whole[n] if n in made.rows else self._state[n] for n in made.reads]
+
+    def _resident(self, program: LoadedModel, held: Sequence[Array]) -> list[Array | Imported]:
+        """States as they lie on a device with memory of its own, where they stay between steps;
+        single numbers lie here.
+        """
+        there = self._there
+        new = [a for a in held if a.ndim and id(a) not in there]
+        if any(np.may_share_memory(a, other) for a in new for other, _ in there.values()):
+            self._fetch()
+        first, found = len(program.inputs) - len(held), list[Any](held)
+        for at, array in enumerate(held):
+            if array.ndim:
+                if id(array) not in there:
+                    there[id(array)] = array, program.resident(first + at, array)
+                found[at] = there[id(array)][1]
+        return found
+
+    def _fetch(self) -> None:
+        """Copy what lies on the device to its arrays, which are the state from then on."""
+        for array, there in self._there.values():
+            array[...] = there.memory.read(there.dtype)[: array.size].reshape(array.shape)
+        self._there.clear()
 
     def _lay(self, rows: Mapping[str, tuple[str, ...]]) -> None:
         """Put states in rows: each is a view of an array of all of a row."""
@@ -171,6 +202,7 @@ class TrainStep:
     def weights(self) -> dict[str, Array]:
         """The model's parameters and buffers by each of its own names, as they are now."""
         self._check_defined()
+        self._fetch()
         same = self.training.same
         names = self.training.module.specs()
         return {name: self._state[f"model.{same.get(name, name)}"].copy() for name in names}
@@ -181,6 +213,7 @@ class TrainStep:
         ``calls`` counts batches, ``step`` updates, ``draws`` is where random numbers go on.
         """
         self._check_defined()
+        self._fetch()
         return {name: value.copy() for name, value in self._state.items()}
 
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
@@ -203,6 +236,7 @@ class TrainStep:
             raise WeightsError(
                 f"state of {self.training.name} in training: {'; '.join(problems[:3])}{more}"
             )
+        self._there.clear()
         for name, value in wanted.items():
             value[...] = state[name]
         self._defined = True
@@ -217,6 +251,7 @@ class TrainStep:
         from tunegrad.runtime.mapped import write_arrays
 
         self._check_defined()
+        self._fetch()
         about = {"kind": _KIND, **self._made(), "more": json.dumps(dict(more or {}))}
         try:
             write_arrays(Path(path), self._state, about)

@@ -222,13 +222,13 @@ class Runner:
         found = (m.damage() for m in memories)
         return next(filter(None, found), "") or self._constants.damage()
 
-    def run(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
+    def run(self, arrays: Mapping[str, Any]) -> tuple[Any, ...]:
         """The outputs, in memory that nothing else refers to; a new value of an input is the array
         that was given for it, changed.
 
-        ``arrays``: the inputs by name, of the right shape and dtype; those with new values share no
-        memory with others, and are writable. Raises IndexOutOfRange where a guard says so: such
-        inputs are as they were then if ``checks_first``, else undefined.
+        ``arrays``: the inputs by name, of the right shape and dtype, here or Imported; those with
+        new values share no memory with others, and are writable. Raises IndexOutOfRange where a
+        guard says so: such inputs are as they were then if ``checks_first``, else undefined.
         """
         engine = self._engine
         fresh = {i: engine.fresh(shape, dtype) for i, shape, dtype in self._fresh}
@@ -455,10 +455,13 @@ class Runner:
                 else:
                     rest.point(step - cut, place, part)
 
-    def _lend_input(self, b: Buffer, array: Array) -> Any:
+    def _lend_input(self, b: Buffer, array: Array | Imported) -> Any:
         """Let kernels read the caller's memory where they can, else a copy; what they read."""
-        lent = self._engine.borrow(array)
-        memory = self._copied(b, array) if lent is None else lent
+        if not isinstance(array, np.ndarray):
+            memory = array.memory
+        else:
+            lent = self._engine.borrow(array)
+            memory = self._copied(b, array) if lent is None else lent
         self._point(b.id, memory)
         return memory
 
