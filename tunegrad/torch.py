@@ -471,7 +471,7 @@ class _Program:
         self._shapes = list(map(_SHAPE, self._given(args)))
         self._numbers = self._rest(args)
         orders = orders or {}
-        self._lend = [_lent if shared else partial(_array, orders.get(i)) for i in self.inputs]
+        self._lend = [partial(_lent if shared else _array, orders.get(i)) for i in self.inputs]
         self._takes = [partial(_taken, o, shared) for o in outputs if o.source == "computed"]
         written = {self.inputs.index(o.value) for o in outputs if o.source == "new"}
         ordered = {n for n, i in enumerate(self.inputs) if i in orders}
@@ -806,9 +806,12 @@ def _array(order: Sequence[int] | None, tensor: Any) -> Any:
     return found if order is None else found.transpose(order)
 
 
-def _lent(tensor: Any) -> Any:
-    """A tensor as kernels read it where it lies: contiguous, and aligned."""
-    plain = tensor.detach().resolve_neg().contiguous()
+def _lent(order: Sequence[int] | None, tensor: Any) -> Any:
+    """A tensor as kernels read it where it lies: contiguous, and aligned; its dimensions in another
+    order.
+    """
+    found = tensor.detach().resolve_neg()
+    plain = (found if order is None else found.permute(order)).contiguous()
     return plain if plain.data_ptr() % ALIGN == 0 else plain.clone()
 
 

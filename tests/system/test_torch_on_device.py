@@ -70,6 +70,43 @@ def test_tensors_that_can_not_be_read_where_they_lie_are_copied() -> None:
                 close(mine, theirs)
 
 
+class _Heads(torch.nn.Module):  # type: ignore[misc,name-defined]
+    """Attention in two heads: its backward reads tensors in other orders of dimensions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(8, 24)
+
+    def forward(self, x: Any) -> Any:
+        """Of x f32[2, 5, 8]."""
+        q, k, v = (t.unflatten(-1, (2, 4)).transpose(1, 2) for t in self.inner(x).chunk(3, -1))
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+
+
+def _convolution() -> Any:
+    """Batch norm counts its batches in a tensor without dimensions."""
+    nn = torch.nn
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 5)), nn.Conv2d(1, 3, 3, padding=1), nn.BatchNorm2d(3), nn.ReLU()
+    )
+
+
+@pytest.mark.parametrize("make", [_Heads, _convolution])
+def test_a_loop_of_training_changes_what_it_changes_in_pytorch(make: Any) -> None:
+    found: list[list[Any]] = []
+    for through in (lambda m: m, compiled):
+        torch.manual_seed(0)
+        module = make()
+        f, optimizer = through(module), torch.optim.SGD(module.parameters(), 0.1, 0.9)
+        for _ in range(3):
+            optimizer.zero_grad()
+            f(torch.randn(2, 5, 8)).square().mean().backward()
+            optimizer.step()
+        found.append([*module.parameters(), *module.buffers()])
+    for mine, theirs in zip(*found, strict=True):
+        close(mine, theirs)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int32", "int64", "bool"])
 def test_types_of_elements(dtype: str) -> None:
     x = torch.tensor([[0, 1, 2, 3]] * 4).to(getattr(torch, dtype))

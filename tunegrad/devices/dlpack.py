@@ -13,7 +13,6 @@ Source: DLPack's ``dlpack.h`` (the unversioned capsule) and its Python specifica
 from __future__ import annotations
 
 import ctypes
-import itertools
 import math
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -177,7 +176,7 @@ def _numbers(dtype: DType) -> tuple[int, int]:
 
 
 def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    want = list(itertools.accumulate(reversed(shape[1:]), lambda a, b: a * b, initial=1))[::-1]
+    want = [math.prod(shape[d + 1 :]) for d in range(len(shape))]
     pairs = zip(shape, strides, want, strict=True)
     return 0 in shape or all(n == 1 or has == must for n, has, must in pairs)
 
