@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import tunegrad as tg
-from tunegrad.devices.host.team import Cores, Team, Teams
+from tunegrad.devices.host.team import Cores, LaunchTable, Team, Teams
 
 pytestmark = pytest.mark.timing
 
@@ -173,7 +173,18 @@ def meeting(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Barrier]:
         barrier.wait()
         run(self, plan)  # type: ignore[arg-type]
 
+    def met_alone(self: Teams, plan: LaunchTable) -> Callable[[], None]:
+        alone = runner(self, plan)
+
+        def met() -> None:
+            barrier.wait()
+            alone()
+
+        return met if plan.threads == 1 else alone
+
+    runner = Teams.runner
     monkeypatch.setattr(Team, "run_plan", met)
+    monkeypatch.setattr(Teams, "runner", met_alone)
     yield barrier
     barrier.abort()
 

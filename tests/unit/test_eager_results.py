@@ -18,6 +18,7 @@ import pytest
 
 import tunegrad as tg
 from tests.graph_builders import entered
+from tunegrad.devices.host.team import Team
 from tunegrad.frontend import handle
 from tunegrad.frontend.nodes import tracing
 from tunegrad.frontend.nodes.indexing import only_where
@@ -368,6 +369,22 @@ def test_much_work_has_full_code_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(realizing, "_LITTLE_WORK", 10)
     (tg.Tensor(_A) @ tg.Tensor(_B)).numpy()
     assert not set(realizing._plans) & realizing._first
+
+
+def test_little_work_is_done_by_the_caller_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a team, in quick code and in full code; much work has all threads."""
+    monkeypatch.setattr(realizing, "_calls", {})
+    monkeypatch.setattr(realizing, "_plans", OrderedDict())
+    monkeypatch.setattr(handle, "_RESULTS", {})
+    monkeypatch.setattr(realizing, "allowed_threads", lambda: 2)
+    for _ in range(4):
+        np.testing.assert_allclose((tg.Tensor(_A) @ tg.Tensor(_B)).numpy(), _A @ _B, rtol=1e-6)
+        realizing.LATER.wait()
+    monkeypatch.setattr(Team, "run_plan", lambda *_: pytest.fail("a team runs"))
+    (tg.Tensor(_A) @ tg.Tensor(_B)).numpy()
+    monkeypatch.setattr(realizing, "_FEW", 0)
+    with pytest.raises(pytest.fail.Exception, match="a team runs"):
+        (tg.Tensor(_B) @ tg.Tensor(_A[:2])).numpy()
 
 
 def test_what_is_done_later_is_done_in_order_whatever_fails() -> None:

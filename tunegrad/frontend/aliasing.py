@@ -34,7 +34,7 @@ from tunegrad.ir.dtypes import BOOL
 from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import Node
 
-from .handle import Bindings, Handle, bound, joined
+from .handle import Bindings, Handle, bound, joined, renew
 from .nodes import elementwise as ew
 from .nodes import movement, tracing
 
@@ -171,7 +171,7 @@ def write(x: Handle, node: Node, source: Handle) -> None:
         root.leaf = tracing.Leaf(required=False)
         kept = tracing.leaf(value, root.leaf)
     _noted(root)
-    root.node, root.bindings, root.pending = kept, known, None
+    renew(root, kept, known)
     if kept is value and isinstance(x, Aliased) and x.step[0] is not tracing.stopped:
         x.made, x.held, x.seen = node, known, kept
 
@@ -233,7 +233,7 @@ def computed(root: Handle, array: NDArray[np.generic], flows: bool = True) -> No
         bindings = joined([root, Handle.plain(node, bindings)])
     elif root.leaf is not None:
         node = tracing.leaf(node, root.leaf)
-    root.node, root.bindings = node, bindings
+    renew(root, node, bindings)
 
 
 def _noted(root: Handle) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -130,6 +130,13 @@ class Pending:
         """Its arrays in order, each once; and the place of each operand among them, where one is
         there twice.
         """
+        first, last, count = self.parts[0], self.parts[-1], len(self.parts)
+        if (  # one operation, as most are
+            count <= 2 and type(first) is type(last) is Pending
+            and first.function is last.function is None
+            and (count == 1 or first.parts[0] is not last.parts[0])
+        ):  # fmt: skip
+            return (), list(self.parts)
         found: dict[int, Pending] = {}
         places: list[int] = []
         left = [self]
@@ -144,7 +151,7 @@ class Pending:
         if len(found) == len(places):
             return (), list(found.values())
         order = {place: n for n, place in enumerate(found)}
-        return tuple(order[p] for p in places), list(found.values())
+        return tuple([order[p] for p in places]), list(found.values())
 
     def computed(self) -> NDArray[np.generic] | None:
         """Its values, by the plan of its form; None where none is kept, or the arrays do not lie as
@@ -212,17 +219,19 @@ def _pending(function: Callable[..., Node], operands: Sequence[Any]) -> Pending 
     if _is_made_at_once():
         return None
     forms, parts, size = [], [], 1
+    result, viewed = Handle.result, Handle.viewed
     for x in operands:
-        if type(x) is Handle.result or type(x) is Handle.viewed:
-            part = _known(x)
+        kind = type(x)
+        if kind is result or kind is viewed:
+            part = x.pending or _known(x)
             if part is None:
                 return None
             parts.append(part)
             forms.append(part.form)
             size += part.size
-        elif type(x) in _NUMBERS_OF:
+        elif kind in _NUMBERS_OF:
             parts.append(x)
-            forms.append((type(x), repr(x)))
+            forms.append((kind, repr(x) if kind is float else x))
         else:
             return None
     if size > _MOST_PARTS:
@@ -268,7 +277,7 @@ def repeated(function: F) -> F:
                 _REPEATED.clear()
             _REPEATED[call.form] = _ONCE
         elif state is _ONCE:
-            _REPEATED[call.form] = call.known(found)
+            _REPEATED[call.form] = call.known(found, (*args, *kwargs.values()))
         return found
 
     return called  # type: ignore[return-value]  # it takes and gives the same
@@ -280,50 +289,47 @@ class _Call:
     ``form`` is empty where an operand is neither, or a gradient may be asked for.
     """
 
-    __slots__ = ("form", "function", "given", "names", "parts", "roots", "size")
+    __slots__ = ("form", "function", "given", "names", "parts", "size")
 
     def __init__(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
         self.function, self.names, self.size = function, tuple(kwargs), 1
         self.parts: list[Pending] = []
-        self.roots: list[Any] = []
         self.given: list[Any] = []
         self.form: tuple[Any, ...] = ()
         if _is_made_at_once():
             return
         forms: list[Any] = []
-        for x in (*args, *kwargs.values()):
-            if not self._take(x, forms, self.given):
-                return
-        if self.parts and self.size <= _MOST_PARTS:
+        operands = (*args, *kwargs.values()) if kwargs else args
+        if self._take(operands, forms, self.given) and self.parts and self.size <= _MOST_PARTS:
             self.form = (function, self.names, *forms)
 
-    def _take(self, x: Any, forms: list[Any], given: list[Any]) -> bool:
-        """Add an operand; False for one that is neither."""
-        kind = type(x)
-        if kind is Handle.result or kind is Handle.viewed:
-            part = _known(x)
-            if part is None:
-                return False
-            given.append(_Place(len(self.parts)))
-            self.parts.append(part)
-            self.roots.append(_root(x))
-            forms.append(part.form)
-            self.size += part.size
-        elif kind in _PLAIN:
-            given.append(x)
-            forms.append((kind, repr(x)))
-        elif kind is tuple or kind is list:
-            inner: list[Any] = [kind]
-            inside: list[Any] = []
-            for y in x:
-                if not self._take(y, inner, inside):
+    def _take(self, operands: Iterable[Any], forms: list[Any], given: list[Any]) -> bool:
+        """Add operands; False where one is neither."""
+        parts, result, viewed = self.parts, Handle.result, Handle.viewed
+        for x in operands:
+            kind = type(x)
+            if kind is result or kind is viewed:
+                part = x.pending or _known(x)
+                self.size += _MOST_PARTS if part is None else part.size
+                if part is None or self.size > _MOST_PARTS:
                     return False
-            forms.append(tuple(inner))
-            given.append(kind(inside))
-        else:
-            return False
+                given.append(_PLACES[len(parts)])
+                parts.append(part)
+                forms.append(part.form)
+            elif kind in _PLAIN:
+                given.append(x)
+                forms.append((kind, repr(x) if kind is float else x))
+            elif kind is tuple or kind is list:
+                inner: list[Any] = [kind]
+                inside: list[Any] = []
+                if not self._take(x, inner, inside):
+                    return False
+                forms.append(tuple(inner))
+                given.append(kind(inside))
+            else:
+                return False
         return True
 
     def _pending(self, known: Known) -> Pending:
@@ -331,15 +337,14 @@ class _Call:
 
     def result(self, known: Known) -> Handle:
         """A tensor whose node is made when something asks for it."""
-        self.roots.clear()  # the result needs arrays, and no tensors
         tensor: Any = object.__new__(Handle.result)
         tensor.pending, tensor.leaf = self._pending(known), None
         return tensor  # type: ignore[no-any-return]
 
-    def known(self, found: Any) -> Known | str:
+    def known(self, found: Any, operands: Iterable[Any]) -> Known | str:
         """The shape and dtype of ``found``, if the call of arrays without values gives its node."""
         new = type(found) in (Handle.result, Handle.viewed) and found.leaf is None
-        if not new or any(_root(found) is x for x in self.roots):
+        if not new or _shares(found, operands):
             return _OTHER
         known = Known(found.shape, found.dtype)
         try:
@@ -355,13 +360,19 @@ class _Call:
         return found.node  # type: ignore[no-any-return]
 
 
-def _root(x: Any) -> Any:
-    """The tensor that ``x`` shares its elements with, or itself."""
-    return x.root if type(x) is Handle.viewed else x
+def _shares(found: Any, x: Any) -> bool:
+    """True if a result shares its elements with a tensor, or one of several."""
+    if type(x) is tuple or type(x) is list:
+        return any(_shares(found, y) for y in x)
+    mine, other = (y.root if type(y) is Handle.viewed else y for y in (found, x))
+    return mine is other
 
 
 class _Place(int):
     """The position of a tensor among those of a call."""
+
+
+_PLACES = tuple(map(_Place, range(_MOST_PARTS)))
 
 
 def _placed(x: Any, nodes: Sequence[Node]) -> Any:
@@ -373,8 +384,8 @@ def _placed(x: Any, nodes: Sequence[Node]) -> Any:
 class Handle:
     """``node`` says what is computed; ``bindings`` holds the arrays of those inputs that are
     already known. A write gives it another node (``aliasing``). ``leaf`` is where gradients arrive,
-    for a tensor that asks for them. ``pending``: its node is not made yet; then ``node`` and
-    ``bindings`` are attributes without a value, which the first one to read them makes.
+    for a tensor that asks for them. ``pending``: a known array, or a result whose node is not made
+    yet; ``node`` and ``bindings`` are attributes without a value until they are read.
     """
 
     __slots__ = ("__weakref__", "bindings", "leaf", "node", "pending")
@@ -406,7 +417,8 @@ class Handle:
         with _building:
             if self.pending is not None:
                 self.node, self.bindings = self.pending.build()
-                self.pending = None
+                if self.pending.function is not None:
+                    self.pending = None
         return object.__getattribute__(self, name)
 
     # ---- what it is
@@ -424,43 +436,43 @@ class Handle:
     @property
     def ndim(self) -> int:
         """Number of dimensions."""
-        return len(self.node.shape)
+        return len(self.shape)
 
     @property
     def size(self) -> Count:
         """Elements in all; ``size()`` is the shape and ``size(dim)`` one extent."""
-        return Count(self.node.shape, self.node.size)
+        return Count(self.shape, math.prod(self.shape))
 
     @property
     def itemsize(self) -> int:
         """Bytes of one element."""
-        return self.node.dtype.itemsize
+        return self.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
         """Bytes of all elements."""
-        return self.node.dtype.itemsize * self.node.size
+        return self.dtype.itemsize * math.prod(self.shape)
 
     def dim(self) -> int:
         """Number of dimensions."""
-        return len(self.node.shape)
+        return len(self.shape)
 
     def numel(self) -> int:
         """Elements in all."""
-        return self.node.size
+        return math.prod(self.shape)
 
     def element_size(self) -> int:
         """Bytes of one element."""
-        return self.node.dtype.itemsize
+        return self.dtype.itemsize
 
     def is_floating_point(self) -> bool:
         """True if its elements are floats."""
-        return self.node.dtype.is_float
+        return self.dtype.is_float
 
     @property
     def float_type(self) -> DType:
         """The float type that a function of it has: its own, or f32 for integers and bools."""
-        return self.node.dtype if self.node.dtype.is_float else F32
+        return self.dtype if self.dtype.is_float else F32
 
     def describe(self) -> str:
         """Its dtype, shape and operation in a few words, without values."""
@@ -581,7 +593,8 @@ class Handle:
         return self._of("pow", ew.power, other, self)
 
     def __matmul__(self, other: TensorLike) -> Self:
-        return self._of("matmul", folds.matmul, self, lift(other, "matmul"))
+        given = other if isinstance(other, Handle) else lift(other, "matmul")
+        return self._of("matmul", folds.matmul, self, given)
 
     def __rmatmul__(self, other: TensorLike) -> Self:
         return self._of("matmul", folds.matmul, lift(other, "matmul"), self)
@@ -1001,6 +1014,11 @@ def _united(each: Sequence[Bindings]) -> Bindings:
         covers = result.keys() <= b.keys()
         result = b if covers else MappingProxyType({**result, **b})
     return result
+
+
+def renew(x: Handle, node: Node, bindings: Bindings) -> None:
+    """Give a tensor another node."""
+    x.node, x.bindings, x.pending = node, bindings, None
 
 
 def required(x: Handle) -> bool:

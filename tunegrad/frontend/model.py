@@ -31,7 +31,7 @@ from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.lazy import dataclass
 
 from .aliasing import Changes, changes, root_of
-from .handle import joined
+from .handle import joined, renew
 from .nodes import substitute
 from .nodes.tracing import without_identities
 from .random import no_draws
@@ -241,7 +241,8 @@ def _undone(name: str, found: Changes, own: Sequence[Tensor]) -> None:
     for key, (ref, node, bindings) in found.items():
         x = ref()
         if x is not None and key not in known:
-            x.node, x.bindings, kept = node, bindings, x
+            renew(x, node, bindings)
+            kept = x
     if kept is not None:
         raise ModelError(
             f"model {name}: the function changes {kept.describe()}, which is none of its "

@@ -75,6 +75,8 @@ def spelled(function: Callable[P, T]) -> Callable[P, T]:
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> T:
+        if not kwargs:
+            return function(*args)  # type: ignore[call-arg]  # as it was called
         for word in other.keys() & kwargs.keys():
             name = other[word]
             if name in kwargs:

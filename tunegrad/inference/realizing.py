@@ -50,6 +50,8 @@ _LITTLE_WORK = 1 << 22
 million, it saved 2 to 11 ms of 7 to 24 (a product of 64x64x64, an addition of 512x512, a softmax of
 512x512, a transposition of 1024x1024), and 55 of 95 of a cumulative sum.
 """
+_FEW = 1 << 17
+"""Operations and elements of a graph that one thread computes."""
 _CACHED_CALLS = 256
 _calls: dict[tuple[Known, tuple[int, ...]], tuple[Node, ...]] = {}
 """The plans that ``runs`` of forms run."""
@@ -170,10 +172,15 @@ def _constants(nodes: tuple[Node, ...]) -> list[Array] | None:
     from tunegrad.ir.interpret.evaluate import evaluate
 
     folded = fold_constants(nodes)
-    computing = (n for n in graph.topological(folded) if n.op not in _KNOWN)
-    if sum(max(m.size for m in (n, *n.srcs)) for n in computing) > _LITTLE:
+    if _work(folded) > _LITTLE:
         return None
     return [np.array(values, order="C") for values in evaluate(folded)]
+
+
+def _work(nodes: tuple[Node, ...]) -> int:
+    """Elements that the operations of a graph read or make."""
+    computing = (n for n in graph.topological(nodes) if n.op not in _KNOWN)
+    return sum(max(m.size for m in (n, *n.srcs)) for n in computing)
 
 
 def _canonical(outputs: tuple[Node, ...]) -> tuple[tuple[Node, ...], dict[str, str]]:
@@ -226,7 +233,8 @@ def _plan_bytes() -> int:
 
 
 def _default_plan(nodes: tuple[Node, ...], *, in_full: bool = False) -> Runner:
-    compiler, engine = process_compiler(), engine_of(devices.host_device(allowed_threads()))
+    threads = 1 if _work(nodes) <= _FEW else allowed_threads()
+    compiler, engine = process_compiler(), engine_of(devices.host_device(threads))
     device = engine.device
     kept = compiler.plan(graph_key(nodes, device), nodes, device)
     if kept is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
@@ -112,7 +112,7 @@ class _Plan:
 
     def _run_or_none(self) -> Callable[[], None]:
         """``run``, which does nothing where there are no launches."""
-        return partial(self.teams.run_plan, self.native) if self.launches else lambda: None
+        return self.teams.runner(self.native) if self.launches else lambda: None
 
     def direct(
         self,

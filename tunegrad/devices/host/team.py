@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -46,12 +47,13 @@ PLAN_BYTES = 64
 caller alone.
 """
 EXPORTS = (
-    "tg_barrier", "tg_plan_run", "tg_plan_time", "tg_team_create", "tg_team_destroy", "tg_team_run",
-    "tg_team_size", "tg_time",
+    "tg_barrier", "tg_plan_alone", "tg_plan_run", "tg_plan_time", "tg_team_create",
+    "tg_team_destroy", "tg_team_run", "tg_team_size", "tg_time",
 )  # fmt: skip
 
 _P, _I = ctypes.c_void_p, ctypes.c_int64
 _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
+    "tg_plan_alone": (None, (_P, _I)),
     "tg_plan_run": (None, (_P, _P, _I)),
     "tg_plan_time": (None, (_P, _P, _I, _I, _P, _I, _P, _P)),
     "tg_team_create": (_P, (_I, _P)),
@@ -402,7 +404,7 @@ class _Place:
     """A place in the queue: the cores that a thread waits for, and those that it was given."""
 
     def __init__(self, count: int) -> None:
-        self.count, self.thread = count, threading.get_ident()
+        self.count, self.thread = count, get_ident()
         self.given: tuple[int, ...] = ()
         self.ready = threading.Event()
 
@@ -430,9 +432,12 @@ class Cores:
     def take(self, count: int) -> tuple[int, ...]:
         """So many cores, or all; waits until they are free. They are to be given back."""
         with self._lock:
-            if not self._queue and count <= len(self._free):  # what nearly every call is
-                cores, self._free = self._free[:count], self._free[count:]
-                self._lent[cores] = threading.get_ident()
+            free = self._free
+            if not self._queue and count <= len(free):  # what nearly every call is
+                cores, self._free = (
+                    (free, ()) if count == len(free) else (free[:count], free[count:])
+                )
+                self._lent[cores] = get_ident()
                 return cores
             place = _Place(min(count, len(self.all)))
             for cores in [c for c, thread in self._lent.items() if thread == place.thread]:
@@ -503,6 +508,13 @@ class Teams:
     def give(self, team: Team) -> None:
         """Take back what ``take`` gave."""
         self._cores.give(self._places[team])
+
+    def runner(self, plan: LaunchTable) -> Callable[[], None]:
+        """Runs a plan, as ``run_plan``; one whose launches are of one thread needs no team."""
+        if any(e.how != 1 + APART for e in plan.entries):
+            return functools.partial(self.run_plan, plan)
+        alone = _runtime().functions["tg_plan_alone"]
+        return lambda: alone(plan.address, plan.count)
 
     def run_plan(self, plan: LaunchTable) -> None:
         """Run a plan on a team that ``take`` gives, and give it back."""

@@ -437,6 +437,15 @@ def _entry(f: Writer, team: Value, plan: Value, n: Value) -> None:
     f.call("void", "launch", team, fn, buffers, workspace, how)
 
 
+@_runtime.define("void @tg_plan_alone(ptr %plan, i64 %n)")
+def _(f: Writer, plan: Value, n: Value) -> None:
+    """Run a plan of launches of one thread, which need no team."""
+    with f.range(0, n) as i:
+        record = f.field(plan, i * _ENTRY_BYTES + PLAN_BYTES)
+        fn, buffers, workspace = (f.load("ptr", f.field(record, at)) for at in (0, 8, 16))
+        f.enter(fn, buffers, workspace, f.constant("i64", 0), f.constant("ptr", "null"))
+
+
 @_runtime.define("internal void @plan_all(ptr %team, ptr %plan, i64 %n)")
 def _(f: Writer, team: Value, plan: Value, n: Value) -> None:
     with f.range(0, n) as i:

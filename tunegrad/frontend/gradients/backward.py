@@ -20,7 +20,7 @@ from tunegrad.ir import graph
 from tunegrad.ir.graph import GraphOp, Node
 
 from ..aliasing import Aliased, computed, root_of, write, written
-from ..handle import Bindings, Handle, bound, joined, lift, required
+from ..handle import Bindings, Handle, bound, joined, lift, renew, required
 from ..nodes import tracing
 from ..nodes.elementwise import constant
 from .reverse import gradients
@@ -51,7 +51,7 @@ def require(x: Handle, flag: bool) -> None:
         raise DTypeError(f"requires_grad_: {x.describe()}: gradients are of floats")
     if x.node.op is GraphOp.CONST:  # its value will change, and is no part of a kernel
         array: Any = x.node.arg
-        x.node, x.bindings = bound(array.array, x.dtype)
+        renew(x, *bound(array.array, x.dtype))
     _mark(x, tracing.Leaf(required=True))
 
 
@@ -68,7 +68,7 @@ def _mark(x: Handle, leaf: tracing.Leaf) -> None:
     if isinstance(x, Aliased):
         x.push(tracing.leaf, leaf)
     else:
-        x.node = tracing.leaf(x.node, leaf)
+        renew(x, tracing.leaf(x.node, leaf), x.bindings)
     x.leaf = leaf
 
 
@@ -78,7 +78,8 @@ def _drop(x: Handle) -> None:
         assert isinstance(inner, Aliased)
         x.__init__(inner.source, *inner.step)  # type: ignore[misc]
     else:
-        x.node, x.leaf = x.node.srcs[0], None
+        renew(x, x.node.srcs[0], x.bindings)
+        x.leaf = None
 
 
 def backward(
