@@ -32,6 +32,7 @@ from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store, on_both
 from tunegrad.ir.layout import Layout, Part
 from tunegrad.ir.rewrites import quad_dots
+from tunegrad.ir.target import Target
 from tunegrad.ir.validate import groups_of, validate_group
 from tunegrad.ir.validate.plans import _digits
 from tunegrad.ir.variants import (
@@ -51,6 +52,8 @@ __all__ = ["KERNEL_LAWS", "ROUNDS_AT_ONCE"]
 
 ROUNDS_AT_ONCE = "+avx2" in TARGET.features
 """False: this machine has no vectors of floats that one instruction rounds to integers."""
+
+WIDENS = Target("cpu", "cpu", "znver3", ("+avx2", "+fma"), vector_bytes=32, registers=16)
 
 Array = NDArray[Any]
 Law = Callable[[random.Random], None]
@@ -353,6 +356,51 @@ def on_floats(rng: random.Random) -> None:
     assert found == {"floats", "floats_winograd2", "floats_winograd4"}, found
 
 
+def in_halves(rng: random.Random) -> None:
+    """Winograd's sums of bytes in 16 bits are the same ones to the last bit, also at the ends of
+    bytes; where they might be 2^29 there is no such variant, nor with weights without a sign.
+    """
+    drawn = np.random.default_rng(rng.randrange(1 << 30))
+
+    def numbers(shape: tuple[int, ...], dtype: DType) -> Array:
+        ends = drawn.choice(np.array([dtype.least, dtype.greatest], dtype.numpy), shape)
+        some = drawn.integers(dtype.least, dtype.greatest, shape, dtype.numpy, endpoint=True)
+        return np.where(drawn.random(shape) < rng.choice((0.0, 0.9, 1.0)), ends, some)
+
+    changed = 0
+    for case in range(16):
+        kind, weighs = rng.choice((U8, I8)), U8 if case % 8 == 7 else I8
+        channels, outputs = (2048, 2) if case == 0 else (rng.choice((8, 12)), rng.choice((5, 8)))
+        size = (3, 3) if case == 0 else (rng.randint(4, 9), rng.randint(4, 9))
+        shape = rng.randint(1, 2), channels, *size
+        w = numbers((outputs, channels, 3, 3), weighs)
+        if case == 0:
+            w[:] = weighs.least
+        x = Tensor.input("x", shape, str(kind)).cast("i32")
+        if case % 2:
+            x = x - Tensor.constant(np.array(3, kind.numpy)).cast("i32")
+        y = x.conv2d(Tensor.constant(w).cast("i32"), padding=rng.randrange(2) or int(case == 0))
+        plan = schedule(fold_constants(quad_dots((y.node,), WIDENS)))
+        (kernel,) = (k for k, _ in plan.kernels().values() if "dot4(" in k.text)
+        inputs = {"x": np.full(shape, 255, np.uint8) if case == 0 else numbers(shape, kind)}
+        if case == 0:
+            inputs["x"] = inputs["x"].astype(kind.numpy)
+        names = [v for v in variants_of(kernel) if v.endswith("exact_winograd4")]
+        assert bool(names) == (channels < 1828 and weighs == I8), f"{names} of {kernel}"
+        (want,) = run_schedule(plan, inputs)
+        for variant in names:
+            made = rewrite(plan, {kernel.key: variant})
+            made.verify()
+            for group in groups_of(made):
+                validate_group(group, group.cone())
+            for launch in made.launches:
+                verify_kernel(launch.kernel)
+            (got,) = run_schedule(made, inputs)
+            assert (got == want).all(), f"{variant} of {kernel}"
+            changed += 1
+    assert changed > 10, changed
+
+
 def digits(rng: random.Random) -> None:
     """Integers of a sum of bytes have the digits that validation draws them with, and no fewer."""
     for _ in range(200):
@@ -530,5 +578,6 @@ def terms(rng: random.Random) -> None:
 KERNEL_LAWS: dict[str, Law] = {
     "merged": merged, "divided": divided, "parts": parts, "canonical": canonical,
     "convolutions": convolutions, "splits": splits, "terms": terms,
-    "on floats": on_floats, "digits": digits, "tiles of steps": tiles_of_steps, "steps": steps,
+    "on floats": on_floats, "in halves": in_halves,
+    "digits": digits, "tiles of steps": tiles_of_steps, "steps": steps,
 }  # fmt: skip

@@ -28,7 +28,9 @@ from tunegrad.frontend import Tensor
 from tunegrad.frontend.onnx.elementwise import CASTS
 from tunegrad.frontend.onnx.node import NodeView
 from tunegrad.frontend.onnx.products import PRODUCTS
+from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
+from tunegrad.ir.variants import parts_of
 from tunegrad.opts import Schedule, Space
 from tunegrad.search import RandomChooser
 
@@ -63,6 +65,30 @@ def test_bytes_of_any_sign_are_multiplied_in_16_bits(a: str, b: str, lanes: int)
     text = f"tile(axis=b, size={lanes}) reorder(order=(a, b0, b1, ra)) vectorize(axis=b1)"
     program = Space(kernel, PLAIN).lower(Schedule.parse(text))
     runs_alike(kernel, program, PLAIN, memory)
+
+
+def _halves(kind: str) -> tuple[Kernel, ...]:
+    """The kernels of a convolution in 16 bits: a transform, products, and the results."""
+    case = conv(8, 20, 1, kind, constant=True)
+    (kernel,) = (x.kernel for x in in_fours(case).launches if "dot4(" in x.kernel.text)
+    return parts_of(kernel, "exact_winograd4")
+
+
+@pytest.mark.parametrize("target", [TARGET, PLAIN], ids=["this CPU", "without VNNI"])
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16])
+def test_every_width_multiplies_halves_as_the_interpreter_does(lanes: int, target: Target) -> None:
+    _, product, _ = _halves("u8")
+    text = f"tile(axis=c, size={lanes}) reorder(order=(a, b, c0, c1, ra)) vectorize(axis=c1)"
+    program = Space(product, target).lower(Schedule.parse(text if lanes > 1 else ""))
+    runs_alike(product, program, target, memory)
+
+
+@pytest.mark.parametrize("kind", ["u8", "i8"])
+def test_random_schedules_of_halves_agree_with_the_interpreter(kind: str) -> None:
+    for seed, kernel in enumerate(_halves(kind) * 2):
+        space = Space(kernel, TARGET)
+        schedule = space.sample(RandomChooser(random.Random(seed)))
+        runs_alike(kernel, space.lower(schedule), TARGET, memory, seed)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -141,17 +167,18 @@ def test_languages_of_gpus_take_words_apart(opened: Callable[[], Device]) -> Non
     device = opened()
     with Programs(device) as programs:
         for a, b in KINDS[:2]:
-            for case in (matmul((17, 32), (32, 19), a, b), matmul((5, 7), (7, 3), a, b)):
-                for launch in in_fours(case).launches:
-                    space = Space(launch.kernel, device.target)
-                    program = space.lower(space.defaults()[0])
-                    mine = {p.name: memory(p.dtype, p.size, 4) for p in launch.kernel.params}
-                    mine = pack_buffers(program, mine)
-                    theirs = {name: array.copy() for name, array in mine.items()}
-                    interpret(program, mine)
-                    programs.run(programs.compile(program), theirs)
-                    out = launch.kernel.outputs[0].name
-                    np.testing.assert_array_equal(theirs[out], mine[out])
+            cases = matmul((17, 32), (32, 19), a, b), matmul((5, 7), (7, 3), a, b)
+            kernels = [x.kernel for case in cases for x in in_fours(case).launches]
+            for kernel in (*kernels, *_halves(a)):
+                space = Space(kernel, device.target)
+                program = space.lower(space.defaults()[0])
+                mine = {p.name: memory(p.dtype, p.size, 4) for p in kernel.params}
+                mine = pack_buffers(program, mine)
+                theirs = {name: array.copy() for name, array in mine.items()}
+                interpret(program, mine)
+                programs.run(programs.compile(program), theirs)
+                out = kernel.outputs[0].name
+                np.testing.assert_array_equal(theirs[out], mine[out])
 
 
 X, W = drawn((5, 12), "u8", 1), drawn((12, 7), "i8", 2)

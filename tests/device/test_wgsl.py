@@ -194,7 +194,7 @@ ROUNDED = {
 
 def operations(dtype: DType) -> list[Program]:
     """One for each operation that the type has and that is not of words."""
-    words = (Op.PAIR, Op.QUAD)
+    words = (Op.PAIR, Op.QUAD, Op.DOT2I, Op.DOT2I_ADD)
     takes = (op for op in Op if result_type(op, [dtype] * op.arity) is not None)
     return [applied(op, dtype) for op in (*(op for op in takes if op not in words), Op.WHERE)]
 

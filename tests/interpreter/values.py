@@ -65,6 +65,8 @@ def operation(op: Op, dtype: DType, lanes: int) -> Callable[..., Value]:
             return _dot2_add
         case Op.DOT4_ADD:
             return lambda p, q, c: compute(Op.DOT4, p, q)[()] + c
+        case Op.DOT2I_ADD:
+            return lambda p, q, c: compute(Op.DOT2I, p, q)[()] + c
     found = _TABLE[op]
     return found if isinstance(found, np.ufunc) else lambda *x: compute(op, *x)[()]
 

@@ -125,11 +125,11 @@ def test_bytes_on_floats_are_validated() -> None:
         fusion = Fusion.of(prepared((_layer_of_bytes(rng).node,), "contract", VNNI))
         plan = fusion.storing(rng.choice((LAST, ROWS))).schedule()
         for key, (k, _) in plan.kernels().items():
-            for variant in (v for v in variants_of(k) if v.startswith("floats")):
+            for variant in (v for v in variants_of(k) if v.startswith(("floats", "exact"))):
                 made = validation(rewrite(plan, {key: variant}), fusion.drafts.targets)
                 assert not made.left_out
                 found.add(variant)
-    wanted = {"floats", "floats_winograd2", "floats_winograd4"}
+    wanted = {"exact_winograd4", "floats", "floats_winograd2", "floats_winograd4"}
     assert found == wanted or fuzzing.count(60) < 60
 
 

@@ -24,6 +24,8 @@ from tunegrad.planning.plan import prepared
 WIDENS = Target("cpu", "cpu", "znver3", ("+avx2", "+fma"), vector_bytes=32, registers=16)
 """One that multiplies them in 16 bits."""
 
+PLAIN = Target("cpu", "cpu", "x86-64-v2", ("+sse4.2",), vector_bytes=16, registers=16)
+
 ROWS = Tensor.input("x", (8, 64), "u8")
 WEIGHTS = Tensor.constant(drawn((64, 32), "i8"))
 SCALES = Tensor.constant(np.linspace(0.001, 0.002, 32, dtype=np.float32))
@@ -144,7 +146,12 @@ def test_floats_are_variants_of_bytes(kind: str, size: int) -> None:
     names = [v for v in variants_of(kernel) if v.startswith("floats")]
     assert names == ["floats", *(f"floats_winograd{m}" for m in (2, 4) if size == 3)]
     assert not set(names) & set(allowed(kernel, "strict"))
+    exact = ["exact_winograd4"] if size == 3 else []
+    assert allowed(kernel, "strict") == ("direct", *exact)
     want = ran(plan, {"x": x})
+    for name in exact:
+        made = planned_as(outputs, frozenset(), {kernel.key: name}, LAST, VNNI)
+        np.testing.assert_array_equal(ran(made, {"x": x}), want)
     for name in names:
         made = planned_as(outputs, frozenset(), {kernel.key: name}, LAST, VNNI)
         np.testing.assert_allclose(ran(made, {"x": x}), want, atol=1e-5 * np.ptp(want))
@@ -152,7 +159,9 @@ def test_floats_are_variants_of_bytes(kind: str, size: int) -> None:
     np.testing.assert_array_equal(ran(made, {"x": x}), want)
 
 
-@pytest.mark.parametrize("variant", ["floats", "floats_winograd2", "floats_winograd4"])
+@pytest.mark.parametrize(
+    "variant", ["exact_winograd4", "floats", "floats_winograd2", "floats_winograd4"]
+)
 def test_floats_of_an_image_with_channels_last_are_validated(variant: str) -> None:
     """Its kernel walks columns first: the window of the weights is the other way round."""
     x = drawn((1, 6, 7, 32), "u8", 7)
@@ -217,12 +226,17 @@ def test_long_sums_less_sums_of_the_image_have_no_floats(terms: int, has: bool) 
     assert ("floats" in variants_of(kernel)) == has
 
 
-def test_winograd_on_floats_is_expected_where_bytes_are_multiplied_in_16_bits() -> None:
+def test_winograd_in_16_bits_is_expected_where_it_multiplies_less() -> None:
+    """Beside direct products of bytes four times fewer, at twice their rate without VNNI."""
     weights = Tensor.constant(drawn((64, 64, 3, 3), "i8")).cast("f32") * 0.5
     image = dequantised(Tensor.input("x", (1, 64, 56, 56), "u8"), 3, 0.25)
     product = image.conv2d(weights, padding=1)
-    for target, wanted in ((VNNI, "direct"), (WIDENS, "floats_winograd4")):
-        plan = schedule(prepared((product.node,), "contract", target))
+    for target, wanted in (
+        (VNNI, "exact_winograd4"),
+        (WIDENS, "exact_winograd4"),
+        (PLAIN, "direct"),
+    ):
+        plan = schedule(prepared((product.node,), "contract", VNNI))
         (kernel,) = (k for k, _ in plan.kernels().values() if k.reduces)
         assert expected(kernel, declared(target)).removeprefix("channels_last_") == wanted
 

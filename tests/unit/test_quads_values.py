@@ -25,7 +25,7 @@ from tunegrad.ir.dtypes import (
     buffer_dtype,
 )
 from tunegrad.ir.expr import Op, result_type
-from tunegrad.ir.interpret.numeric import bytes_of, compute
+from tunegrad.ir.interpret.numeric import bytes_of, compute, halves_of
 
 WORDS = {"u8": U8X4, "i8": I8X4}
 
@@ -53,6 +53,27 @@ def test_dot4_add_is_the_exact_sum_that_wraps_around(a, b, lanes):
     np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("kind", WORDS)
+def test_even_and_odd_bytes_of_a_word_are_halves(kind):
+    numbers = drawn((9, 4), kind, 1)
+    words = compute(Op.QUAD, *numbers.T)
+    for first, op in enumerate((Op.EVEN, Op.ODD)):
+        np.testing.assert_array_equal(halves_of(compute(op, words)), numbers[:, first::2])
+
+
+@pytest.mark.parametrize("lanes", [1, 16])
+def test_dot2i_add_is_the_sum_that_wraps_around(lanes):
+    ends = np.array([-(1 << 15), (1 << 15) - 1, -1, 7], np.int16)
+    x, y = (v.reshape(-1, 2) for v in np.meshgrid(ends, ends))
+    c = np.array([-(1 << 31), (1 << 31) - 1] * 4, np.int32)
+    want = ((x.astype(np.int64) * y).sum(1) + c).astype(np.int32)
+    p, q = (np.ascontiguousarray(v).view(np.int32)[:, 0] for v in (x, y))
+    add = operation(Op.DOT2I_ADD, I32, lanes)
+    with np.errstate(over="ignore"):
+        got = add(p, q, c) if lanes > 1 else [add(*v) for v in zip(p, q, c, strict=True)]
+    np.testing.assert_array_equal(got, want)
+
+
 @pytest.mark.parametrize(
     ("op", "args", "result"),
     [
@@ -62,7 +83,9 @@ def test_dot4_add_is_the_exact_sum_that_wraps_around(a, b, lanes):
         (Op.DOT4, (U8X4, BF16X2), None), (Op.DOT4, (I32, I32), None),
         (Op.DOT4_ADD, (U8X4, I8X4, I32), I32), (Op.DOT4_ADD, (U8X4, I8X4, I64), None),
         (Op.DOT2, (U8X4, U8X4), None), (Op.ADD, (I8X4, I8X4), None), (Op.LT, (U8X4, U8X4), None),
-        (Op.LOW, (U8X4,), None),
+        (Op.LOW, (U8X4,), None), (Op.EVEN, (U8X4,), I32), (Op.ODD, (I8X4,), I32),
+        (Op.EVEN, (BF16X2,), None), (Op.DOT2I, (I32, I32), I32), (Op.DOT2I, (I64, I64), None),
+        (Op.DOT2I_ADD, (I32, I32, I32), I32), (Op.DOT2I, (U8X4, I8X4), None),
     ],
     ids=str,
 )  # fmt: skip

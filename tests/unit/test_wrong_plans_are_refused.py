@@ -21,9 +21,13 @@ from tunegrad.ir.graph import const
 from tunegrad.ir.index import ALWAYS, Range, Valid
 from tunegrad.ir.kernel import Axis, Kernel, Reduce, Stage, Store
 from tunegrad.ir.layout import Layout
+from tunegrad.ir.rewrites import quad_dots
+from tunegrad.ir.target import Target
 from tunegrad.ir.validate import graphs, validated, validation
 from tunegrad.ir.validate import rewrites as known
 from tunegrad.ir.variants import rewrite, variants_of
+
+WIDENS = Target("cpu", "cpu", "znver3", ("+avx2", "+fma"), vector_bytes=32, registers=16)
 
 
 def _x(*shape: int, dtype: str = "f32", name: str = "x") -> Tensor:
@@ -44,6 +48,16 @@ def _plan(y: Tensor, variant: str = "") -> LaunchPlan:
 
 def _conv(variant: str = "") -> LaunchPlan:
     return _plan((_x(1, 4, 6, 6).conv2d(_w(5, 4, 3, 3), _w(5), padding=1) * 1.5).relu(), variant)
+
+
+def _bytes() -> LaunchPlan:
+    """A convolution of bytes, exactly by Winograd's tiles in 16 bits."""
+    w = np.random.default_rng(3).integers(-128, 128, (5, 8, 3, 3)).astype(np.int8)
+    x = _x(1, 8, 6, 6, dtype="u8").cast("i32")
+    made = quad_dots((x.conv2d(Tensor.constant(w).cast("i32"), padding=1).node,), WIDENS)
+    plan = schedule(fold_constants(made))
+    (key,) = (key for key, (k, _) in plan.kernels().items() if "dot4(" in k.text)
+    return rewrite(plan, {key: "exact_winograd4"})
 
 
 def _norm() -> LaunchPlan:
@@ -139,7 +153,7 @@ def _combined(plan: LaunchPlan) -> LaunchPlan:
         if not isinstance(made, Combined):
             return b
         rows = [list(row) for row in made.matrix]
-        rows[-1][-1] += 0.25
+        rows[-1][-1] += 1 if made.pairs else 0.25
         return replace(b, node=replace(made, matrix=tuple(map(tuple, rows))))
 
     return replace(plan, buffers=tuple(map(changed, plan.buffers)))
@@ -272,6 +286,15 @@ FAULTS: dict[str, tuple[Callable[[], LaunchPlan], Callable[[LaunchPlan], LaunchP
     "Winograd's tile is another": (
         lambda: _conv("winograd4"),
         lambda p: _applied(p, Op.SUB, lambda x: Apply(Op.ADD, x.args, x.dtype)),
+    ),
+    "Winograd's weights in 16 bits": (_bytes, _combined),
+    "Winograd's bytes are exchanged": (
+        _bytes,
+        lambda p: _applied(p, Op.EVEN, lambda x: Apply(Op.ODD, x.args, x.dtype)),
+    ),
+    "Winograd's sums are of products of whole words": (
+        _bytes,
+        lambda p: _applied(p, Op.DOT2I, lambda x: Apply(Op.MUL, x.args, x.dtype)),
     ),
     "a part of a split sum is short": (
         lambda: _product("split_k2"),

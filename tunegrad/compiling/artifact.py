@@ -83,9 +83,18 @@ class ProgramFacts:
 
 def program_key(kernel: Kernel, schedule: str, device: Device) -> str | None:
     """Key of all that lowering depends on, as 64 hex digits; None for code that is in no files."""
+    return _key(kernel, schedule, device)
+
+
+def default_key(kernel: Kernel, device: Device) -> str | None:
+    """Key of everything that the default schedule of a kernel depends on, as ``program_key``."""
+    return _key(kernel, "its default", device)
+
+
+def _key(kernel: Kernel, what: str, device: Device) -> str | None:
     if not _own_code():
         return None
-    return _digest(device, kernel.name, kernel.text, repr(kernel.fixed), schedule)
+    return _digest(device, kernel.name, kernel.text, repr(kernel.fixed), what)
 
 
 def _digest(device: Device, *parts: str) -> str:
@@ -273,8 +282,10 @@ class Compiler:
 
     def default(self, kernel: Kernel, device: Device) -> str:
         """The kernel's default schedule as text; found once on a machine."""
-        key = self._key(kernel, "its default", device)
-        body = self._get(key)
+        key = None if self._cache is None else default_key(kernel, device)
+        if self._cache is None or key is None:
+            return _default(kernel, device)
+        body = self._cache.get(key)
         if body is not None:
             return body.decode()
         text = _default(kernel, device)
@@ -351,7 +362,8 @@ class Compiler:
         kernels. None where there is none, or a damaged one. ``folded`` gives the graph with its
         constants computed, for a plan of such ones.
         """
-        found = _unpickled(self._get(key))
+        body = None if self._cache is None or key is None else self._cache.get(key)
+        found = None if body is None else _unpickled(body)
         if found is None:
             return None
         kept: KeptPlan = found[0]
@@ -416,11 +428,15 @@ class Compiler:
 
     def _read(self, kernel: Kernel, schedule: str, device: Device) -> ProgramFacts | None:
         """The program that this machine has lowered before; None where it has not."""
-        found = _unpickled(self._get(self._key(kernel, schedule, device)))
+        key = None if self._cache is None else program_key(kernel, schedule, device)
+        if self._cache is None or key is None:
+            return None
+        body = self._cache.get(key)
+        found = None if body is None else _unpickled(body)
         return found if isinstance(found, ProgramFacts) else None
 
     def _write(self, program: ProgramFacts, kernel: Kernel, schedule: str, device: Device) -> None:
-        key = self._key(kernel, schedule, device)
+        key = None if self._cache is None else program_key(kernel, schedule, device)
         if key is not None:
             with suppress(RecursionError):
                 self._put(key, pickle.dumps(program))
@@ -447,7 +463,7 @@ class Compiler:
         """An image that is here or on disk; then it is here."""
         image = self._images.get(key)
         if image is None:
-            image = self._get(key)
+            image = None if self._cache is None else self._cache.get(key)
             if image is None:
                 return None
             self._count("from_disk")
@@ -461,14 +477,8 @@ class Compiler:
         given = Schedule.parse(schedule) if isinstance(schedule, str) else schedule
         return build(kernel, given, device, self._give_way if _behind.get() else None)
 
-    def _key(self, kernel: Kernel, what: str, device: Device) -> str | None:
-        return None if self._cache is None else program_key(kernel, what, device)
-
-    def _get(self, key: str | None) -> bytes | None:
-        return None if self._cache is None or key is None else self._cache.get(key)
-
-    def _put(self, key: str | None, body: bytes) -> None:
-        if self._cache is not None and key is not None:
+    def _put(self, key: str, body: bytes) -> None:
+        if self._cache is not None:
             self._later(partial(self._cache.put, key, body))
 
     def _later(self, job: Callable[[], None]) -> None:
@@ -525,10 +535,8 @@ class _Values(pickle.Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name} is no value")
 
 
-def _unpickled(body: bytes | None) -> Any:
+def _unpickled(body: bytes) -> Any:
     """The object that the cache holds a pickle of; None where it can not be made here."""
-    if body is None:
-        return None
     try:
         return _Values(BytesIO(body)).load()
     except (pickle.UnpicklingError, ImportError, LookupError, AttributeError, TypeError, ValueError,

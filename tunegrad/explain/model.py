@@ -34,7 +34,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.looptree import LoopKind, LoopTree
 from tunegrad.ir.program import executed_flops
 from tunegrad.ir.target import Target
-from tunegrad.ir.variants import DIRECT, on_floats, parts_of
+from tunegrad.ir.variants import DIRECT, in_halves, on_floats, parts_of
 from tunegrad.opts import SPACE_VERSION, Schedule, Space, dump_to_folder
 from tunegrad.planning import allowed, picked, stored_variant, variant_s
 from tunegrad.reports import (
@@ -342,8 +342,13 @@ def _promotion(choice: Choice, store: Store | None, here: Fingerprint) -> Promot
     for trial, evidence in reversed(store.promotions(choice.kernel.key, here)):
         if trial.actions == choice.actions and trial.space_version == SPACE_VERSION:
             before, after = evidence.incumbent_samples_s, evidence.challenger_samples_s
-            medians = _median_ms(before), _median_ms(after)
-            return Promotion(evidence.test, evidence.p_value, *medians, evidence.cold)
+            return Promotion(
+                evidence.test,
+                evidence.p_value,
+                _median_ms(before),
+                _median_ms(after),
+                evidence.cold,
+            )
     return None
 
 
@@ -394,7 +399,7 @@ def quantised_layers(
     picks: dict[str, str],
     rows: Sequence[VariantRow],
 ) -> tuple[QuantisedLayer, ...]:
-    """The layers of dequantised bytes: on bytes or on floats, and why.
+    """The layers of dequantised bytes: on bytes, in 16 bits or on floats, and why.
 
     Milliseconds of variants are those that were measured, else those that a model of the machine
     expects.
@@ -408,12 +413,16 @@ def quantised_layers(
         names = allowed(use.kernel, settings.numerics)
         known = {o.name: o.stored_ms or o.parts_ms for o in tried.get(use.key, ())}
         each = []
-        for name in (v for v in names if v == DIRECT or on_floats(v)):
+        for name in (
+            v
+            for v in names
+            if v == DIRECT or on_floats(v) or (in_halves(v) and target.multiplies_halves)
+        ):
             ms, said = known.get(name), "measured"
             if ms is None:
                 ms, said = 1e3 * variant_s(use.kernel, name, target), "expected"
             each.append(f"{'bytes' if name == DIRECT else name} {ms:.3g} ms {said}")
-        why = ", ".join(each) if len(each) > 1 else "its sum has no form on floats"
+        why = ", ".join(each) if len(each) > 1 else "its sum has no other form"
         found.append(QuantisedLayer(layers.get(use.key) or (use.name,), runs, why))
     refused: dict[str, list[str]] = {}
     for name, why in direct.on_floats:

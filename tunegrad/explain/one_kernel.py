@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import prod
 from pathlib import Path
 from statistics import median
@@ -88,22 +88,38 @@ def _space(kernel: Kernel, target: Target) -> float:
 
 
 def _row(use: KernelUse, store: Store, here: Fingerprint, device: Device) -> ShowRow:
-    row = partial(ShowRow, use.name, use.key, use.uses)
     if use.kernel.fixed:
-        return row("fixed", Space(use.kernel, device.target).fixed().text, "fixed")
+        return ShowRow(
+            use.name,
+            use.key,
+            use.uses,
+            "fixed",
+            Space(use.kernel, device.target).fixed().text,
+            "fixed",
+        )
     found = store.lookup(use.key, here, SPACE_VERSION)
     if isinstance(found, Hit):
-        trial, ms = found.trial, 1e3 * found.trial.measurement.seconds
+        trial = found.trial
         fault = stale(use.kernel, trial, device, process_compiler())
         if not fault:
-            facts = dict(trial.measurement.facts)
-            return row("hit", trial.actions, trial.origin, trial.session, ms, facts=facts)
+            tuned_ms = 1e3 * trial.measurement.seconds
+            return ShowRow(
+                use.name,
+                use.key,
+                use.uses,
+                "hit",
+                trial.actions,
+                trial.origin,
+                trial.session,
+                tuned_ms,
+                facts=dict(trial.measurement.facts),
+            )
         differs: tuple[str, ...] = (fault,)
     else:
         differs = tuple(d.brief for d in found.differences)
     default = Space(use.kernel, device.target).defaults()[0].text
     outcome: Outcome = "near" if isinstance(found, Near) else "miss"
-    return row(outcome, default, "default", differs=differs)
+    return ShowRow(use.name, use.key, use.uses, outcome, default, "default", differs=differs)
 
 
 Stage = Literal["graph", "kernel", "loops", "program", "source", "asm"]

@@ -126,8 +126,17 @@ def compile(  # noqa: A001 - the word that every such library uses
     from tunegrad.frontend import Model
 
     name = getattr(function, "__name__", type(function).__name__).strip("<>")
-    model = Model.of_function(name, function, examples).donating(donate)
-    compiled = load_model(model, device, threads, store, on_miss, None, 0, numerics, dtype)
+    compiled = load_model(
+        Model.of_function(name, function, examples).donating(donate),
+        device,
+        threads,
+        store,
+        on_miss,
+        None,
+        0,
+        numerics,
+        dtype,
+    )
     if store:
         warn_of_misses(compiled, _store_name(store))
     return compiled
@@ -404,7 +413,11 @@ def unpickled(content: bytes) -> LoadedModel:
 
 
 def _opened_model(
-    path: Path, device: str, threads: int | None, weights: object, dtype: AskedDtype | None
+    path: Path,
+    device: str,
+    threads: int | None,
+    weights: object,
+    dtype: AskedDtype | None,
 ) -> LoadedModel:
     """A model from a file ``NAME.plan``, which a loaded model's ``save`` wrote.
 
@@ -432,8 +445,11 @@ def _opened_model(
             "the model here, and save it again"
         )
     if saved.validated != fusion.VALIDATION:
-        rules = f"by rules {saved.validated}, not {fusion.VALIDATION}"
-        how = rules if saved.validated else "not at all"
+        how = (
+            f"by rules {saved.validated}, not {fusion.VALIDATION}"
+            if saved.validated
+            else "not at all"
+        )
         logger(__name__).warning(
             "model file %s: its plan was not compared with its graph as this tunegrad does it "
             "(%s); load the model itself, and save it again", path, how,

@@ -17,7 +17,12 @@ may count as zero.
 
 Products of bytes: ``QUAD(x0, x1, x2, x3)`` is four i8, or four u8, in a word. ``DOT4(p, q)`` is the
 sum of the four products of p's bytes with q's in i32, each with or without a sign as its own type
-says; ``DOT4_ADD(p, q, c)``, of programs, is that and c, which wraps around.
+says; ``DOT4_ADD(p, q, c)``, of programs, is that and c, which wraps around. ``EVEN`` of a word is
+an i32 of two halves, its first and its third byte as numbers of 16 bits, ``ODD`` the other two.
+
+``DOT2I(p, q)`` of two i32 is the sum of the products of their lower and of their upper halves,
+which are signed numbers of 16 bits; ``DOT2I_ADD(p, q, c)``, of programs, is that and c. Both wrap
+around.
 
 ``TF32(x)`` of f32 is the nearest number whose fraction has 10 bits, ties away from zero (PTX's
 ``cvt.rna.tf32.f32``); infinities and NaN stay.
@@ -108,6 +113,10 @@ class Op(StrEnum):
     QUAD = "quad"
     DOT4 = "dot4"
     DOT4_ADD = "dot4_add"
+    EVEN = "even"
+    ODD = "odd"
+    DOT2I = "dot2i"
+    DOT2I_ADD = "dot2i_add"
     TF32 = "tf32"
 
     @property
@@ -123,9 +132,9 @@ _ARITY = {
     **dict.fromkeys(
         (Op.NEG, Op.EXP, Op.LOG, Op.LOG2,
          Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.ABS,
-         Op.FLOOR, Op.ROUND, Op.NOT, Op.LOW, Op.HIGH, Op.TF32), 1,
+         Op.FLOOR, Op.ROUND, Op.NOT, Op.LOW, Op.HIGH, Op.EVEN, Op.ODD, Op.TF32), 1,
     ),
-    **dict.fromkeys((Op.WHERE, Op.FMA, Op.DOT2_ADD, Op.DOT4_ADD), 3),
+    **dict.fromkeys((Op.WHERE, Op.FMA, Op.DOT2_ADD, Op.DOT4_ADD, Op.DOT2I_ADD), 3),
     Op.QUAD: 4,
 }  # fmt: skip
 """Of operations that do not have two arguments."""
@@ -133,7 +142,7 @@ _ARITY = {
 FUNCTIONS = frozenset((Op.EXP, Op.LOG, Op.LOG2, Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW))
 """Operations that devices approximate, each in many instructions."""
 
-PRODUCTS = frozenset((Op.MUL, Op.DOT2, Op.DOT4))
+PRODUCTS = frozenset((Op.MUL, Op.DOT2, Op.DOT4, Op.DOT2I))
 """Operations whose sums are products of matrices."""
 
 
@@ -386,6 +395,10 @@ def result_type(op: Op, args: Sequence[DType]) -> DType | None:
         return None
     if op is Op.QUAD:
         return {I8: I8X4, U8: U8X4}.get(args[0])
+    if op in (Op.EVEN, Op.ODD):
+        return I32 if args[0].is_quad else None
+    if op in (Op.DOT2I, Op.DOT2I_ADD):
+        return I32 if args[0] == I32 else None
     if op is Op.PAIR:
         return BF16X2 if args[0] in (F32, BF16) else None
     if op in (Op.LOW, Op.HIGH, Op.DOT2):

@@ -494,14 +494,14 @@ def _indices(s: Stage) -> Iterator[Index]:
             yield x.index
 
 
-def products_summed(k: Kernel) -> tuple[Reduce, Expr, Expr] | None:
-    """The one reduction of a kernel that adds up products, with both factors, where all stores are
-    at the shared points; None for another kernel.
+def products_summed(k: Kernel, op: Op = Op.MUL) -> tuple[Reduce, Expr, Expr] | None:
+    """The one reduction of a kernel that adds up products, by ``op``, with both factors, where all
+    stores are at the shared points; None for another kernel.
     """
     if len(k.reduces) != 1 or any(s.axes for s in k.stores):
         return None
     (reduce,), x = k.reduces, k.reduces[0].expr
-    if reduce.op is not Op.ADD or not isinstance(x, Apply) or x.op is not Op.MUL:
+    if reduce.op is not Op.ADD or not isinstance(x, Apply) or x.op is not op:
         return None
     return reduce, x.args[0], x.args[1]
 

@@ -277,6 +277,13 @@ class Target:
         return wide in self.features and not self.vnni
 
     @property
+    def multiplies_halves(self) -> bool:
+        """True if vectors add up products of numbers of 16 bits: two operations for two products a
+        lane, or one (``vpdpwssd``) with VNNI.
+        """
+        return self.vnni or self.widens_bytes
+
+    @property
     def multiplies_any_bytes(self) -> bool:
         """True if sums of products of bytes, each with a sign or without, are as fast as others."""
         tiles = any(u.takes_bytes for u in self.units if isinstance(u, TileUnit))

@@ -3,6 +3,7 @@
     a product that a matrix unit takes     the unit's      m16n8k16_f16_f32, m16n16k16_bf16x2_f32
     sums of products of bf16 pairs         bf16x2
     sums of products of bytes in fours     dot4, of which each counts one operation
+    of numbers of 16 bits in pairs         dot2i, in the same way
     all else                               f32
 
 A unit takes a product where the space has a schedule for that, as by default.
@@ -14,6 +15,8 @@ from tunegrad.ir.expr import Apply, Op
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 
+_RATES = {Op.DOT2: "bf16x2", Op.DOT4: "dot4", Op.DOT2I: "dot2i"}
+
 
 def product_rate(kernel: Kernel, target: Target) -> str:
     """The name under which ``Rates.flops`` of a target may have a kernel's rate."""
@@ -24,7 +27,7 @@ def product_rate(kernel: Kernel, target: Target) -> str:
         if found is not None:
             return found.unit.name
     summed = {r.expr.op for r in kernel.reduces if isinstance(r.expr, Apply)}
-    return "bf16x2" if Op.DOT2 in summed else "dot4" if Op.DOT4 in summed else "f32"
+    return next((name for op, name in _RATES.items() if op in summed), "f32")
 
 
 def kernel_flops_per_s(kernel: Kernel, target: Target, cores: int | None = None) -> float:

@@ -17,6 +17,7 @@ from tunegrad.ir.variants import (
     DIRECT,
     channels_last,
     exact,
+    in_halves,
     match_conv3x3,
     on_floats,
     parts_of,
@@ -181,8 +182,9 @@ def allowed(kernel: Kernel, numerics: Numerics, target: Target | None = None) ->
     direct one.
 
     For a target, those whose sum of a product is split are left out unless a model expects them to
-    be faster, and floats for bytes where it expects them to take over ``NEAR`` times as long: what
-    is stored may be one of them, and what is measured need not.
+    be faster, numbers of 16 bits where it has no products of such, and floats for bytes where it
+    expects them to take over ``NEAR`` times as long as integers: what is stored may be one of them,
+    and what is measured need not.
 
     Winograd's large tiles are not for weights that vary: what they round in a training step takes
     another side of a relu, and moves losses by two per cent in three steps (NUMERICS.md).
@@ -195,8 +197,11 @@ def allowed(kernel: Kernel, numerics: Numerics, target: Target | None = None) ->
     if target is None:
         return found
     faster = faster_splits(kernel, found, target)
+    if not target.multiplies_halves:
+        found = tuple(v for v in found if not in_halves(v))
     wide = [v for v in found if on_floats(v)]
-    limit_s = NEAR * variant_s(kernel, DIRECT, target) if wide else 0.0
+    others = (v for v in found if v == DIRECT or in_halves(v)) if wide else ()
+    limit_s = NEAR * min((variant_s(kernel, v, target) for v in others), default=0.0)
     far = {v for v in wide if variant_s(kernel, v, target) > limit_s}
     return (*(v for v in found if not splits_k(v) and v not in far), *faster)
 
@@ -212,6 +217,8 @@ def expected(kernel: Kernel, target: Target, numerics: Numerics = "contract") ->
     """
     model = _streamed_s if splits_of(kernel) else variant_s
     names = allowed(kernel, numerics)
+    if not target.multiplies_halves:
+        names = tuple(v for v in names if not in_halves(v))
     whole = [v for v in names if not splits_k(v) and (exact(v) or _known_to_pay(kernel, target))]
     best = min(whole, key=lambda v: (model(kernel, v, target), v != DIRECT))
     return (clearly_faster_split(kernel, names, target) or best) if best == DIRECT else best

@@ -212,7 +212,9 @@ def common_helpers(
 
 
 def _byte_helpers(word: str, define: Callable[[str, str, str, str], str]) -> dict[str, str]:
-    """Texts by name of words of four bytes; ``word`` is C's type of one, ``define`` as above."""
+    """Texts by name of words of four bytes, and of two halves; ``word`` is C's type of one,
+    ``define`` as above.
+    """
     arguments = ", ".join(f"{{0}} {x}" for x in "abcd")
     joined = " | ".join(f"({word})(b{i}) << {8 * i}" for i in range(4))
     made = {}
@@ -226,6 +228,16 @@ def _byte_helpers(word: str, define: Callable[[str, str, str, str], str]) -> dic
             text = f"return (int)(({word})c + ({word})({terms}));"
             name = f"dot4_{p}_{q}"
             made[name] = define("int", name, f"{word} a, {word} b, int c", text)
+        for first, name in enumerate((f"even_{p}", f"odd_{p}")):
+            one, other = (f"({word})({_byte('a', p, i)})" for i in (first, first + 2))
+            text = f"return (int)(({one} & 65535u) | {other} << 16);"
+            made[name] = define("int", name, f"{word} a", text)
+    halves = ("((int)(({0}){1} << 16) >> 16)", "({1} >> 16)")
+    products = [" * ".join(half.format(word, x) for x in "ab") for half in halves]
+    total = " + ".join(f"({word})({product})" for product in products)
+    made["dot2i_i32"] = define("int", "dot2i_i32", "int a, int b", f"return (int)({total});")
+    added = f"return (int)(({word})c + {total});"
+    made["dot2i_add_i32"] = define("int", "dot2i_add_i32", "int a, int b, int c", added)
     return made
 
 

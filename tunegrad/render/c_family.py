@@ -322,7 +322,12 @@ _CALLS = frozenset(
     )
 )
 
-_HELPERS = frozenset((Op.PAIR, Op.LOW, Op.HIGH, Op.DOT2, Op.DOT2_ADD, Op.TF32, Op.QUAD))
+_HELPERS = frozenset(
+    (
+        Op.PAIR, Op.LOW, Op.HIGH, Op.DOT2, Op.DOT2_ADD, Op.TF32, Op.QUAD, Op.EVEN, Op.ODD,
+        Op.DOT2I, Op.DOT2I_ADD,
+    )
+)  # fmt: skip
 
 _DOTS = (Op.DOT4, Op.DOT4_ADD)
 

@@ -59,7 +59,9 @@ from tunegrad.lazy import dataclass
 
 from .llvm_operations import (
     converted,
+    dot_of_halves,
     dot_of_quads,
+    halves_of,
     of_floats,
     of_integers,
     of_pairs,
@@ -952,6 +954,13 @@ class _Renderer(LlvmValues):
         if i.op in (Op.DOT4, Op.DOT4_ADD):
             kinds = self.types[i.args[0]].dtype, self.types[i.args[1]].dtype
             self.bind(i.id, i.vtype, dot_of_quads(self, args, kinds, i.vtype.lanes))
+            return
+        if i.op in (Op.DOT2I, Op.DOT2I_ADD):
+            self.bind(i.id, i.vtype, dot_of_halves(self, args, i.vtype.lanes))
+            return
+        if i.op in (Op.EVEN, Op.ODD):
+            made = halves_of(self, args[0], self.types[i.args[0]], i.op is Op.ODD)
+            self.bind(i.id, i.vtype, made)
             return
         self.names[i.id], self.types[i.id] = self._apply(i.op, args, self.types[i.args[0]]), i.vtype
 

@@ -509,6 +509,7 @@ def _division(to: LlvmValues, op: Op, a: list[str], s: VType) -> str:
 #     dot4_add p q c    p u8x4, q i8x4     -->    vpdpbusd, where vectors of the target have it
 #                       any, else          -->    two vpmaddwd of even and odd bytes in 16 bits
 #                       others             -->    each pair of bytes widened, multiplied and added
+#     dot2i_add p q c   of two halves      -->    vpdpwssd; vpmaddwd and a sum; each widened
 #
 # ``vpdpbusds``, which saturates, would be another sum; ``vpmaddubsw`` saturates on the way.
 
@@ -534,13 +535,9 @@ def dot_of_quads(to: LlvmValues, a: list[str], types: tuple[DType, DType], lanes
         arguments = [(ty, total), (ty, x), (ty, y)]
         return to.named(to.call(ty, f"llvm.x86.avx512.vpdpbusd.{32 * lanes}", arguments))
     if to.widens_bytes and lanes in widths:
-        name = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}[lanes]
-        halves = f"<{2 * lanes} x i16>"
         for odd in (False, True):
-            factors = [
-                (halves, _halves(to, v, t, odd, word)) for v, t in zip(a, types, strict=False)
-            ]
-            product = to.named(to.call(ty, f"llvm.x86.{name}", factors))
+            factors = [_halves(to, v, t, odd, word) for v, t in zip(a, types, strict=False)]
+            product = _sum_of_pairs(to, factors, lanes)
             total = to.named(f"add {ty} {total}, {product}")
         return total
     for i in range(4):
@@ -548,6 +545,41 @@ def dot_of_quads(to: LlvmValues, a: list[str], types: tuple[DType, DType], lanes
         product = to.named(f"mul {ty} {x}, {y}")
         total = to.named(f"add {ty} {total}, {product}")
     return total
+
+
+def dot_of_halves(to: LlvmValues, a: list[str], lanes: int) -> str:
+    """The sum of the products of two numbers of 16 bits, and of ``a[2]`` where that is given."""
+    word, half = VType(I32, lanes), VType(I16, 2 * lanes)
+    ty, total = ltype(word), a[2] if len(a) == 3 else literal(0, word)
+    widths = (4, 8, 16) if to.avx512 else (4, 8)
+    if to.vnni and lanes in widths:
+        arguments = [(ty, total), (ty, a[0]), (ty, a[1])]
+        return to.named(to.call(ty, f"llvm.x86.avx512.vpdpwssd.{32 * lanes}", arguments))
+    if to.widens_bytes and lanes in widths:
+        x, y = (to.named(f"bitcast {ty} {v} to {ltype(half)}") for v in a[:2])
+        return to.named(f"add {ty} {total}, {_sum_of_pairs(to, [x, y], lanes)}")
+    for up in (True, False):
+        factors = []
+        for v in a[:2]:
+            high = to.named(f"shl {ty} {v}, {literal(16, word)}") if up else v
+            factors.append(to.named(f"ashr {ty} {high}, {literal(16, word)}"))
+        product = to.named(f"mul {ty} {factors[0]}, {factors[1]}")
+        total = to.named(f"add {ty} {total}, {product}")
+    return total
+
+
+def halves_of(to: LlvmValues, v: str, s: VType, odd: bool) -> str:
+    """The even bytes of words, or the odd ones, as two numbers of 16 bits."""
+    word, half = VType(I32, s.lanes), ltype(VType(U16, 2 * s.lanes))
+    return to.named(f"bitcast {half} {_halves(to, v, s.dtype, odd, word)} to {ltype(word)}")
+
+
+def _sum_of_pairs(to: LlvmValues, factors: list[str], lanes: int) -> str:
+    """Products of numbers of 16 bits, neighbours added."""
+    name = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}[lanes]
+    halves = f"<{2 * lanes} x i16>"
+    arguments = [(halves, x) for x in factors]
+    return to.named(to.call(ltype(VType(I32, lanes)), f"llvm.x86.{name}", arguments))
 
 
 def _halves(to: LlvmValues, v: str, dtype: DType, odd: bool, word: VType) -> str:

@@ -303,8 +303,8 @@ def _fmas_per_cycle(target: Target) -> int:
 
 def _rates(target: Target, fmas: int) -> Rates:
     """``fmas`` a cycle. Products of bf16 pairs: twice as many by vectors, by tiles what is declared
-    of them. A product of fours of bytes is one instruction, as two operations on floats are; in 16
-    bits it is two multiplications, of the even and of the odd bytes.
+    of them. A product of fours of bytes, or of two halves, is one instruction, as two operations on
+    floats are; in 16 bits that of fours is two multiplications, of the even and of the odd bytes.
     """
     f32 = _FLOPS * (target.vector_bytes / 64)
     one = f32 / (target.lanes(4) * fmas)
@@ -312,7 +312,7 @@ def _rates(target: Target, fmas: int) -> Rates:
     if target.bf16_dot:
         vectors.append(("bf16x2", 2.0 * f32))
     if target.vnni or target.widens_bytes:
-        vectors.append(("dot4", f32 / 2 if target.vnni else f32 / 4))
+        vectors += [("dot4", f32 / 2 if target.vnni else f32 / 4), ("dot2i", f32 / 2)]
     return Rates(
         flops=(*((u.name, u.fmas * one) for u in target.units), *vectors),
         cache_bytes_per_s=_CACHE_BYTES_PER_S,

@@ -58,7 +58,8 @@ class Combined:
 
     Elements of the weights are found by ``layout``, in what ``memory`` places; ``dims`` are their
     dimensions of outputs, channels, and the window's rows and columns, if any. Of weights in words
-    of bytes, the channels of all first bytes come first, then those of the second ones.
+    of bytes, the channels of all first bytes come first, then those of the second ones. ``pairs``:
+    elements are two numbers of 16 bits, of a channel and of the one behind as many as there are.
     """
 
     node: Node
@@ -67,11 +68,13 @@ class Combined:
     dims: tuple[int, ...]
     layout: Layout
     memory: Layout
+    pairs: bool = False
 
     @property
     def text(self) -> str:
         """All but which weights these are."""
-        return f"{_shown(self.matrix)} {self.shape} {self.dims} {self.layout} {self.memory}"
+        parts = self.shape, self.dims, self.layout, self.memory, "pairs" if self.pairs else ""
+        return " ".join(map(str, (_shown(self.matrix), *parts)))
 
     def index(self, channel: Any, output: Any, place: int) -> tuple[Any, ...]:
         """The weights of a channel and an output (integers or arrays) at a place of the window."""

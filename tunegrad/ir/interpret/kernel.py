@@ -28,7 +28,7 @@ from ..dtypes import F64, DType
 from ..expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, leaves, names_of
 from ..index import Index, Valid
 from ..kernel import Axis, Kernel, Reduce, Stage, Store, identity
-from .numeric import FOLDS, Array, bytes_of, compute, convert, to_compute, to_memory
+from .numeric import FOLDS, Array, bytes_of, compute, convert, halves_of, to_compute, to_memory
 
 # ---- contraction
 #
@@ -40,8 +40,8 @@ from .numeric import FOLDS, Array, bytes_of, compute, convert, to_compute, to_me
 # An axis that both factors read is one of the batch (shared) or of the fold (reduce); one that a
 # single factor reads is a row or a column, or is folded within that factor beforehand. Which
 # elements the factors read is for the interpreter to say: nothing of lowering or rendering is
-# involved. Words of bytes are taken apart, as further terms; their sums are exact in float64 and
-# wrap around in i32.
+# involved. Words are taken apart, as further terms; their sums are exact in float64 and wrap around
+# in i32.
 
 
 _SET_THREADS = tuple(
@@ -53,6 +53,9 @@ _SET_THREADS = tuple(
 
 _MOST = 1 << 24
 """Elements of one factor at most: 128 MiB."""
+
+_PARTS = {Op.DOT4: bytes_of, Op.DOT2I: halves_of}
+"""The numbers of words that operations multiply."""
 
 Evaluate = Callable[[Expr, tuple[Axis, ...]], Array]
 """An expression at every point of the axes: an array that broadcasts to one dimension for each."""
@@ -102,7 +105,8 @@ class Contraction:
         )
         left, right = left.reshape(batch, -1, inner), right.reshape(batch, inner, -1)
         if not self.reduce.dtype.is_float:
-            a, b = (bytes_of(x).astype(np.float64) for x in (left, right.swapaxes(1, 2)))
+            parts = _PARTS[cast(Apply, self.reduce.expr).op]
+            a, b = (parts(x).astype(np.float64) for x in (left, right.swapaxes(1, 2)))
             left, right = a.reshape(*a.shape[:2], -1), b.reshape(*b.shape[:2], -1).swapaxes(1, 2)
         with np.errstate(all="ignore"):
             product = np.matmul(left, right)
@@ -134,7 +138,7 @@ def contraction_of(k: Kernel, r: Reduce) -> Contraction | None:
     x = r.expr
     if r.rows or r.op is not Op.ADD or not isinstance(x, Apply):
         return None
-    if x.op is not (Op.MUL if r.dtype.is_float else Op.DOT4):
+    if (x.op is Op.MUL) != r.dtype.is_float or x.op not in (Op.MUL, *_PARTS):
         return None
     left, right = x.args
     first, second = _names(left), _names(right)
@@ -155,7 +159,7 @@ def contraction_of(k: Kernel, r: Reduce) -> Contraction | None:
         right_own=among(r.axes, lambda n: n in right_only),
     )  # fmt: skip
     apart = found.left_own or found.right_own
-    return found if found.fits and not (apart and x.op is Op.DOT4) else None
+    return found if found.fits and not (apart and x.op in _PARTS) else None
 
 
 def _factor(x: Expr, kept: tuple[Axis, ...], folded: tuple[Axis, ...], evaluate: Evaluate) -> Array:

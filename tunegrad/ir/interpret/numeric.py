@@ -96,6 +96,25 @@ def _dot4(p: Array, q: Array) -> Array:
     return np.asarray(products.sum(axis=-1, dtype=np.int32))
 
 
+def halves_of(words: Array) -> Array:
+    """The two signed numbers of 16 bits in each i32: one more dimension, the last."""
+    return np.ascontiguousarray(words).reshape(*words.shape, 1).view(np.int16)
+
+
+def _even(x: Array, first: int = 0) -> Array:
+    wide = bytes_of(x)[..., first::2].astype(np.int16)
+    return np.asarray(np.ascontiguousarray(wide).view(np.int32)[..., 0])
+
+
+def _odd(x: Array) -> Array:
+    return _even(x, 1)
+
+
+def _dot2i(p: Array, q: Array) -> Array:
+    products = halves_of(p).astype(np.int32) * halves_of(q)
+    return np.asarray(products.sum(axis=-1, dtype=np.int32))
+
+
 def _tf32(x: Array) -> Array:
     """To 10 bits of a fraction, ties away from zero; infinities and NaN as they are."""
     bits = _bits(x)
@@ -125,7 +144,8 @@ _TABLE: dict[Op, Callable[..., Any]] = {
     Op.NE: np.not_equal, Op.AND: np.bitwise_and, Op.OR: np.bitwise_or, Op.XOR: np.bitwise_xor,
     Op.SHL: np.left_shift, Op.SHR: np.right_shift,
     Op.WHERE: np.where, Op.FMA: _fma, Op.PAIR: _pair, Op.LOW: _low, Op.HIGH: _high, Op.DOT2: _dot2,
-    Op.TF32: _tf32, Op.QUAD: _quad, Op.DOT4: _dot4,
+    Op.TF32: _tf32, Op.QUAD: _quad, Op.DOT4: _dot4, Op.EVEN: _even, Op.ODD: _odd,
+    Op.DOT2I: _dot2i,
 }  # fmt: skip
 
 FOLDS: dict[Op, np.ufunc] = {

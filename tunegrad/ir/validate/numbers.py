@@ -174,7 +174,7 @@ _EITHER_WAY = frozenset((Op.ADD, Op.MUL))
 """Operations that give the same for their arguments in any order."""
 
 
-def _symmetric(x: Array) -> Array:
+def symmetric(x: Array) -> Array:
     """Elements of the field as integers around 0."""
     y = x.astype(np.int64)
     return np.where(y > _HALF, y - P, y)
@@ -524,7 +524,7 @@ class Numbers:
 
     def key(self, x: Array) -> Array:
         """Keys of elements of the field in the order."""
-        return _symmetric(_reduced(_mul(x, deep(self.scale, x.ndim))))
+        return symmetric(_reduced(_mul(x, deep(self.scale, x.ndim))))
 
     def of_field(self, op: Op, args: Sequence[Number], dtype: DType, depth: int) -> Array | None:
         """An operation of the field on elements of it and finite literals: what most are."""
@@ -641,7 +641,7 @@ class Numbers:
             return _folded(total + xs[2] if op is Op.DOT2_ADD else total)
         found = np.asarray(_hashed(_seed(str(op)), *(_reduced(x) for x in xs)) >> _U(33))
         if len(xs) == 1:
-            x = _symmetric(_reduced(a))
+            x = symmetric(_reduced(a))
             near = np.abs(x) <= _SMALL
             if near.any():
                 at = np.where(near, x, 0) + _SMALL
@@ -674,7 +674,7 @@ class Numbers:
             x = _reduced(x)
             if dtype.is_bool:
                 return np.asarray(x != 0)
-            y = _symmetric(x)
+            y = symmetric(x)
             small = np.abs(y) < 1 << 20
             some = _integers(_hashed(5, x), dtype)
             found = np.where(small, y.astype(dtype.numpy), some)

@@ -53,7 +53,7 @@ from .kernels import (
     position_of,
     strides_of,
 )
-from .numbers import Number, Numbers, P, deep, sum_of_products
+from .numbers import Number, Numbers, P, deep, sum_of_products, symmetric
 
 _MOST, _LEAST, _POINTS = 128, 2, 3
 """Samples, at most and at least; points of a variant's last kernel."""
@@ -90,7 +90,8 @@ class Group:
     @property
     def on_floats(self) -> bool:
         """True if a sum of bytes is computed on floats."""
-        return any(isinstance(n, Combined) and n.node.dtype.is_quad for n in self.stands)
+        made = (n for n in self.stands if isinstance(n, Combined))
+        return any(n.node.dtype.is_quad and not n.pairs for n in made)
 
     @property
     def launch(self) -> Launch:
@@ -563,18 +564,25 @@ class _Comparison:
         lines = np.array([known.setdefault(line.tobytes(), len(known)) for line in pair])
         some = np.unique(lines, return_index=True)[1]
         channel, output = np.divmod(pair[some], outputs)
-        products = []
-        for q, factors in enumerate(_elements(made.matrix).T):
-            at = memory_of(made.index(channel, output, q), made.layout, depth)
-            place = self._place(made.node, at, made.memory)
-            window = self._leaf(made.node, place, numbers.of(some))
-            if (part := made.node.dtype.of) is not None:
-                byte = channel // made.layout.shape[made.dims[1]]
-                words = window.view(np.uint32) >> (part.bits * byte).astype(np.uint32)
-                exact = words.astype(np.uint8).view(part.numpy)
-                window = (exact.astype(np.int64) % P).astype(np.uint64)
-            products.append(factors[row] * window[lines])
-        return sum_of_products(products)
+
+        def parts(channel: Array) -> Array:
+            products = []
+            for q, factors in enumerate(_elements(made.matrix).T):
+                at = memory_of(made.index(channel, output, q), made.layout, depth)
+                place = self._place(made.node, at, made.memory)
+                window = self._leaf(made.node, place, numbers.of(some))
+                if (part := made.node.dtype.of) is not None:
+                    byte = channel // made.layout.shape[made.dims[1]]
+                    words = window.view(np.uint32) >> (part.bits * byte).astype(np.uint32)
+                    exact = words.astype(np.uint8).view(part.numpy)
+                    window = (exact.astype(np.int64) % P).astype(np.uint64)
+                products.append(factors[row] * window[lines])
+            return sum_of_products(products)
+
+        if not made.pairs:
+            return parts(channel)
+        low, high = (symmetric(parts(channel + by)) for by in (0, channels))
+        return np.asarray((low & 0xFFFF | high << 16).astype(np.int32))
 
     def _refuse(self, sample: int, expr: str, right: int, many: int) -> None:
         at = [int(i[sample]) for i in self.at]

@@ -5,10 +5,10 @@
                                           launch winograd output (y, M, b)
 
 A variant is a word: "direct" leaves a kernel as it is, "winograd2" and "winograd4" are the tile
-sizes of ``winograd``, "channels_last" puts the kernel between copies, and "channels_last_winograd4"
-does both; "split64" and "split64x16" are the chunks and lanes of ``split``, "split_k4" the parts of
-``split_k``; "im2col" is a copy of windows and a product. "floats" and "floats_winograd4" are a
-product of bytes on floats.
+sizes of ``winograd``, "exact_winograd4" that of bytes, "channels_last" puts the kernel between
+copies, and "channels_last_winograd4" does both; "split64" and "split64x16" are the chunks and lanes
+of ``split``, "split_k4" the parts of ``split_k``; "im2col" is a copy of windows and a product.
+"floats" and "floats_winograd4" are a product of bytes on floats.
 """
 
 from __future__ import annotations
@@ -34,12 +34,22 @@ from ..kernel import Kernel, memoized
 from ..layout import Layout
 from .convolutions import ChannelsLast, Floats, Im2col, channels_last, floats, im2col
 from .split import Split, split, split_k, splits_of, splits_of_k
-from .winograd import TILES, Winograd, match_conv3x3, transformed, winograd
+from .winograd import (
+    EXACT_TILE,
+    TILES,
+    Winograd,
+    exact_transformed,
+    match_bytes3x3,
+    match_conv3x3,
+    transformed,
+    winograd,
+)
 
 DIRECT = "direct"
 _MOVED = "channels_last"
 _GATHERED = "im2col"
 _FLOATS = "floats"
+_EXACT = f"exact_winograd{EXACT_TILE}"
 _SPLIT = re.compile(r"split(\d+)(?:x(\d+))?")
 _SPLIT_K = re.compile(r"split_k(\d+)")
 
@@ -56,6 +66,8 @@ def variants_of(kernel: Kernel) -> tuple[str, ...]:
         return (DIRECT, *(v for v in variants_of(kernel.apart) if _split(kernel, v) is not None))
     if match_conv3x3(kernel) is not None:
         names += [f"winograd{m}" for m in TILES]
+    if match_bytes3x3(kernel) is not None:
+        names.append(_EXACT)
     moved = channels_last(kernel)
     if moved is not None:
         names += [
@@ -79,13 +91,20 @@ def variants_of(kernel: Kernel) -> tuple[str, ...]:
 
 
 def exact(variant: str) -> bool:
-    """True if a variant adds the same terms in some order: not Winograd's, nor floats for bytes."""
-    return "winograd" not in variant and not on_floats(variant)
+    """True if a variant gives the same sums, of floats in some order: not Winograd's of floats, nor
+    floats for bytes.
+    """
+    return in_halves(variant) or ("winograd" not in variant and not on_floats(variant))
+
+
+def in_halves(variant: str) -> bool:
+    """True if a variant multiplies numbers of 16 bits where the kernel multiplies bytes."""
+    return variant.endswith(_EXACT)
 
 
 def on_floats(variant: str) -> bool:
     """True if a variant multiplies floats where the kernel multiplies bytes."""
-    return variant.startswith(_FLOATS)
+    return variant.removeprefix(_MOVED).removeprefix("_").startswith(_FLOATS)
 
 
 def splits_k(variant: str) -> bool:
@@ -181,10 +200,11 @@ def _overwriting(made: Split, kernel: Kernel) -> Kernel | None:
 
 @memoized()
 def _winograd(kernel: Kernel, variant: str, names: tuple[str, ...]) -> Winograd:  # noqa: ARG001  # told apart by names
-    conv = match_conv3x3(kernel)
+    conv = match_bytes3x3(kernel) if in_halves(variant) else match_conv3x3(kernel)
     if conv is None or variant not in variants_of(kernel):
         raise _no_variant(kernel, variant)
-    return winograd(kernel, conv, int(variant.removeprefix("winograd")))
+    tile = EXACT_TILE if in_halves(variant) else int(variant.removeprefix("winograd"))
+    return winograd(kernel, conv, tile)
 
 
 def _names(kernel: Kernel) -> tuple[str, ...]:
@@ -322,12 +342,13 @@ class _Rewriting:
         if weights.data is None:
             raise InternalError(f"kernel {kernel.name}: weights {weights} are not a constant")
         layout = kernel.param(made.conv.w.param).layout
-        key = name, weights.data.digest, weights.layout, layout, made.conv.w_dims, made.tile
+        tile = None if made.conv.words else made.tile
+        key = name, weights.data.digest, weights.layout, layout, made.conv.w_dims, tile
         data = _weights.get(key)
         if data is None:
             how = _Winograd(
                 weights.data.forgotten, weights.shape, weights.layout, layout, made.conv.w_dims,
-                made.tile,
+                tile,
             )  # fmt: skip
             # told apart by what it is made of: the weights' bytes were hashed, these are more
             digest = hashlib.sha256(f"winograd {key[1:]}".encode()).hexdigest()
@@ -336,13 +357,16 @@ class _Rewriting:
         place, shape = len(self.buffers), data.array.shape
         node, combined = weights.node, None
         if isinstance(node, Node):
-            combined = Combined(node, made.matrix, shape, made.conv.w_dims, layout, weights.layout)
+            parts = made.matrix, shape, made.conv.w_dims, layout, weights.layout
+            combined = Combined(node, *parts, pairs=made.conv.words)
         elif node is not None:  # of weights that are the bytes of words: window, channel, output
             own = (*node.dims[2:], node.dims[1], node.dims[0])
             dims = tuple(own[d] for d in made.conv.w_dims)
             combined = replace(node, matrix=made.matrix, shape=shape, dims=dims)
-        row = Layout.row_major(shape)
-        self.buffers.append(Buffer(place, F32, shape, row, "const", data.name, data, node=combined))
+        row, dtype = Layout.row_major(shape), made.product.params[-1].dtype
+        self.buffers.append(
+            Buffer(place, dtype, shape, row, "const", data.name, data, node=combined)
+        )
         return place
 
 
@@ -369,11 +393,15 @@ class _Made:
 class _Winograd(_Made):
     """Weights of a convolution as its Winograd variant reads them."""
 
-    tile: int
+    tile: int | None
+    """None of words."""
 
     def of(self, elements: NDArray[Any]) -> NDArray[Any]:
         """Its elements, of those of its source."""
-        return transformed(self.read(elements), self.dims, self.tile)
+        words = self.read(elements)
+        if self.tile is None:
+            return exact_transformed(words, self.dims)
+        return transformed(words, self.dims, self.tile)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,14 @@ direct form needs 9 m x m.
 U is a constant where W is one. Else the fourth kernel computes it, as for a step of training, whose
 data gradient is such a convolution too: of the weights with rows and columns mirrored.
 
-The products are the same in exact arithmetic; in f32 the transforms lose some bits
+Of bytes in fours V and U are integers of 16 bits, two channels a word, M is in i32 and wraps
+around, and the result is exact: see ``_EXACT_BT``. Words of the first and third bytes come first.
+
+    V[p, t, h*C + c]     = (B^T d B)[p] of bytes h and h + 2 of X[.., c]
+    M[p, t, o]           = sum over c of dot2i(V[p, t, c], U[p, c, o])
+    Y                    = epilogue(900 (A^T M A)[i, j] / 900)
+
+Of floats the products are the same in exact arithmetic; in f32 the transforms lose some bits
 (docs/NUMERICS.md), so a strict setting leaves convolutions alone. Matrices: Lavin and Gray, "Fast
 Algorithms for Convolutional Neural Networks", 2015.
 """
@@ -32,7 +39,7 @@ from numpy.typing import NDArray
 
 from tunegrad.lazy import dataclass
 
-from ..dtypes import F32
+from ..dtypes import F32, I8, I8X4, I32, U8, DType
 from ..expr import (
     Apply,
     Const,
@@ -52,6 +59,9 @@ from ..layout import Layout, Part
 
 TILES = (2, 4)
 """Output tile sizes m that there are matrices for."""
+
+EXACT_TILE = 4
+"""That of bytes."""
 
 _LINE = 16
 """Numbers of a cache line."""
@@ -86,6 +96,36 @@ _AT = {
 }
 
 
+# F(4 x 4, 3 x 3) of the points 0, 1, -1, 2, -1/2 and infinity, G and so U times 30 each way. No two
+# of them are congruent modulo 2 more than in pairs, so that 2 divides 30 once, and
+#
+#     900 Y = A^T M A modulo 2^32     -->     4 Y = 225^-1 A^T M A modulo 2^32
+#
+# gives Y wherever it is below 2^29; with the points of f32, where 8 divides 24, below 2^25. Of
+# bytes V is at most 98 * 255, as positive numbers of a row of B^T (x) B^T add up to 98 at most, and
+# negative ones to -98, and U at most 15 * 15 * 128: both fit 16 bits, and two products 32.
+
+_EXACT_BT = (
+    (
+        (0, 1, 0, -1, 0, 0), (0, 0, 1, 0, -1, 0), (1, 0, -1, 0, 0, 0),
+        (0, 0, 0, -1, 0, 1), (0, 0, 1, 1, 0, 0), (0, 0, 1, -1, 0, 0),
+    ),
+    (
+        (3, -2, 2, 0, 0, 0), (2, 2, 0, 0, 3, 0), (2, -2, 0, 0, 0, 3),
+        (1, 2, 0, 0, 0, 0), (2, -1, 0, 0, 0, 0), (2, 3, 0, 2, 0, 0),
+    ),
+)  # fmt: skip
+"""B^T in two steps, the first one first: sums that several rows have in common."""
+
+_EXACT_G = (
+    (15, 0, 0), (5, 5, 5), (5, -5, 5), (-1, -2, -4), (-4, 2, -1), (0, 0, 15),
+)  # fmt: skip
+_EXACT_AT = ((1, 1, 1, 1, 8, 0), (0, 1, -1, 2, -4, 0), (0, 1, 1, 4, 2, 0), (0, 1, -1, 8, -1, 1))
+_EXACT_OVER = 900
+_EXACT_MOST = 1 << 29
+"""Results are below."""
+
+
 @dataclass(frozen=True, slots=True)
 class Image:
     """A load of an image in a window. ``dims`` are those of its rows, columns and channels."""
@@ -114,6 +154,8 @@ class Conv3x3:
     w: Load
     w_dims: tuple[int, int, int, int]
     constant: bool
+    words: bool = False
+    """True where both are words of four bytes."""
 
     @property
     def x_params(self) -> tuple[str, ...]:
@@ -142,12 +184,20 @@ class Winograd:
     @property
     def matrix(self) -> tuple[tuple[float, ...], ...]:
         """Matrix that a window of weights, row-major, is multiplied by."""
-        return tuple(tuple(row) for row in _both(self.tile).tolist())
+        g = _EXACT_G if self.conv.words else _G[self.tile]
+        return tuple(tuple(row) for row in _both(g).tolist())
 
 
-def _both(tile: int) -> NDArray[np.float64]:
-    g = np.asarray(_G[tile])
-    return np.kron(g, g)
+def _both(g: Sequence[Sequence[float]]) -> NDArray[Any]:
+    return np.kron(np.asarray(g), np.asarray(g))
+
+
+def exact_transformed(w: NDArray[Any], dims: Sequence[int]) -> NDArray[np.int32]:
+    """U of shape (36, pairs of channels, outputs), of words of weights in i8."""
+    o, c, r, s = dims
+    words = np.ascontiguousarray(np.transpose(w, (c, r, s, o)))[..., None].view(np.int8)
+    u = [_of_windows(_both(_EXACT_G), words[..., j]).astype(np.int32) for j in range(4)]
+    return np.concatenate([u[j] & 0xFFFF | u[j + 2] << 16 for j in range(2)], axis=1)
 
 
 def transformed(w: NDArray[Any], dims: Sequence[int], tile: int) -> NDArray[np.float32]:
@@ -157,7 +207,12 @@ def transformed(w: NDArray[Any], dims: Sequence[int], tile: int) -> NDArray[np.f
     Computed in f64, a few channels at a time: what is wide stays in a core's cache.
     """
     o, c, r, s = dims
-    both, rows = _both(tile), np.transpose(w.astype(np.float32, copy=False), (c, r, s, o))
+    return _of_windows(_both(_G[tile]), np.transpose(w, (c, r, s, o)))
+
+
+def _of_windows(both: NDArray[Any], rows: NDArray[Any]) -> NDArray[np.float32]:
+    """``both`` times the window of each channel and output, of rows (c, r, s, o)."""
+    rows = rows.astype(np.float32, copy=False)
     u = np.empty((len(both), rows.shape[0], rows.shape[3]), np.float32)
     for first in range(0, len(rows), _CHANNELS):
         part = slice(first, first + _CHANNELS)
@@ -184,6 +239,26 @@ def match_conv3x3(kernel: Kernel) -> Conv3x3 | None:
             conv = _joined(kernel, r, x, w)
             if conv is not None:
                 return conv
+    return None
+
+
+def match_bytes3x3(kernel: Kernel) -> Conv3x3 | None:
+    """Match ``kernel`` as a dense 3x3 convolution of stride 1 of bytes in fours, by constant
+    weights with signs, whose results are small enough for ``_EXACT_BT``; None for others.
+    """
+    found = products_summed(kernel, Op.DOT4)
+    if found is None or len(kernel.stores) != 1 or not kernel.stores[0].valid.always:
+        return None
+    r, left, right = found
+    terms = Op.QUAD.arity * prod(a.extent for a in r.axes)
+    if len(r.axes) != 3 or terms * U8.greatest * -I8.least >= _EXACT_MOST:
+        return None
+    for x, w in ((left, right), (right, left)):
+        if not (isinstance(x, Load) and isinstance(w, Load)) or not w.valid.always:
+            continue
+        if kernel.param(w.param).role == "const" and w.dtype == I8X4 and x.dtype.is_quad:
+            conv = _roles(kernel, r, x, w)
+            return None if conv is None else replace(conv, words=True)
     return None
 
 
@@ -275,13 +350,14 @@ def winograd(kernel: Kernel, conv: Conv3x3, m: int) -> Winograd:
     ty, tx = Axis("ty", -(-height // m)), Axis("tx", -(-width // m))
     batch = [a for a in kernel.axes if a.name not in (conv.rows, conv.columns, conv.outputs)]
     channels = next(a.extent for a in kernel.reduces[0].axes if a.name == conv.channels)
+    wide = 2 * channels if conv.words else channels
     positions = (m + 2) ** 2
     grid = [*batch, ty, tx]
     # its own name for the channels: "c" may be a batch axis
     transform = _transform(kernel, conv, m, batch, ty, tx, Axis(conv.channels, channels))
     tiles = Axis("t", prod(a.extent for a in grid))
-    c, o = Axis("c", channels), Axis("o", extents[conv.outputs])
-    product = _product(positions, tiles, c, o, grid[0].extent, conv.constant)
+    c, o = Axis("c", wide), Axis("o", extents[conv.outputs])
+    product = _product(positions, tiles, c, o, grid[0].extent, conv)
     finish, args = _finish(kernel, conv, m, batch, ty, tx, positions)
     weights = None if conv.constant else _weights(kernel, conv, m, c, o)
     return Winograd(m, weights, transform, product, finish, args, conv)
@@ -304,29 +380,65 @@ def _transform(
             shape = kernel.param(x.param).shape
             bounds = (Range(index[d], 0, shape[d]) for d in images[x].dims[:2])
             chosen = (r for r in x.valid.ranges if r.index.names() == {conv.channels})
-            return Load(names[x.param], index, F32, Valid((*bounds, *chosen)))
+            return Load(names[x.param], index, x.dtype, Valid((*bounds, *chosen)))
 
         return rebuilder(leaf)(conv.x)
 
-    v = _sandwich(_BT[m], [[tile(i, j) for j in range(n)] for i in range(n)])
+    d = [[tile(i, j) for j in range(n)] for i in range(n)]
+    if conv.words:
+        sides = [[[_together(op, x) for x in row] for row in d] for op in (Op.EVEN, Op.ODD)]
+        made = [[[_apart(x) for x in row] for row in _sandwich(side, *_EXACT_BT)] for side in sides]
+    else:
+        made = [_sandwich(d, _BT[m])]
     axes = (*batch, ty, tx, c)
-    out = _spread("V", (n * n, *(a.extent for a in axes)), "out", axes[0].extent)
-    at = tuple(axis.index for axis in axes)
+    extents = (*(a.extent for a in axes[:-1]), len(made) * c.extent)
+    out = _spread("V", (n * n, *extents), "out", axes[0].extent, _number(conv))
+    at = tuple(axis.index for axis in axes[:-1])
     stores = tuple(
-        Store("V", (as_index(a * n + b), *at), v[a][b]) for a in range(n) for b in range(n)
+        Store("V", (as_index(a * n + b), *at, c.index + h * c.extent), v[a][b])
+        for h, v in enumerate(made)
+        for a in range(n)
+        for b in range(n)
     )
     size = f"{ty.extent}x{tx.extent}x{c.extent}"
-    made = Kernel(
+    return Kernel(
         (out, *(replace(kernel.param(p), name=name) for p, name in names.items())),
         axes,
         stores,
-        name=f"winograd{m} input {size}",
+        name=f"winograd{m} input {size}{_kind(conv)}",
         origin=kernel.origin,
-    )
-    return made.canonical()
+    ).canonical()
 
 
-def _spread(name: str, shape: tuple[int, ...], role: Role, outer: int) -> Param:
+def _number(conv: Conv3x3) -> DType:
+    return I32 if conv.words else F32
+
+
+def _kind(conv: Conv3x3) -> str:
+    """A part of names."""
+    return " exact" if conv.words else ""
+
+
+def _together(op: Op, word: Expr) -> Expr:
+    """Two bytes of a word as one number, the second one times 2^16: sums of such, and multiples,
+    are those of both.
+    """
+    halves = Apply(op, (word,), I32)
+    return halves if word.dtype.of == U8 else _carried(halves, Op.SUB)
+
+
+def _apart(x: Expr) -> Expr:
+    """Such a number as two of 16 bits."""
+    return _carried(x, Op.ADD)
+
+
+def _carried(x: Expr, op: Op) -> Expr:
+    """``x`` with what a negative lower half takes from the upper one given back, or taken."""
+    sign = Apply(Op.AND, (x, Const(1 << 15, I32)), I32)
+    return Apply(op, (x, Apply(Op.ADD, (sign, sign), I32)), I32)
+
+
+def _spread(name: str, shape: tuple[int, ...], role: Role, outer: int, dtype: DType = F32) -> Param:
     """A parameter (positions, tiles..., channels) whose positions are apart by few multiples of a
     power of two.
 
@@ -341,7 +453,7 @@ def _spread(name: str, shape: tuple[int, ...], role: Role, outer: int) -> Param:
     if prod(tiles) % _SETS == 0:
         tiles[0] += prod(tiles) // outer if len(tiles) == 1 else 1
     parts = tuple(Part(d, 1, extent) for d, extent in enumerate((positions, *tiles, row)))
-    return Param(name, F32, shape, role, Layout(shape, parts))
+    return Param(name, dtype, shape, role, Layout(shape, parts))
 
 
 def _weights(kernel: Kernel, conv: Conv3x3, m: int, c: Axis, o: Axis) -> Kernel:
@@ -357,7 +469,7 @@ def _weights(kernel: Kernel, conv: Conv3x3, m: int, c: Axis, o: Axis) -> Kernel:
 
     over = _G_OVER[m]
     exact = tuple(tuple(round(x * over * 8) / 8 for x in g) for g in _G[m])
-    u = _sandwich(exact, [[window(i, j) for j in range(3)] for i in range(3)])
+    u = _sandwich([[window(i, j) for j in range(3)] for i in range(3)], exact)
 
     def place(a: int, b: int) -> Store:
         return Store("U", (as_index(a * n + b), c.index, o.index), u[a][b])
@@ -371,20 +483,21 @@ def _weights(kernel: Kernel, conv: Conv3x3, m: int, c: Axis, o: Axis) -> Kernel:
     return Kernel(params, (c, o), stores, name=name, origin=kernel.origin).canonical()
 
 
-def _product(positions: int, t: Axis, c: Axis, o: Axis, outer: int, constant: bool) -> Kernel:
-    p = Axis("p", positions)
-    out = _spread("M", (p.extent, t.extent, o.extent), "out", outer)
-    v = _spread("V", (p.extent, t.extent, c.extent), "in", outer)
+def _product(positions: int, t: Axis, c: Axis, o: Axis, outer: int, conv: Conv3x3) -> Kernel:
+    p, dtype = Axis("p", positions), _number(conv)
+    out = _spread("M", (p.extent, t.extent, o.extent), "out", outer, dtype)
+    v = _spread("V", (p.extent, t.extent, c.extent), "in", outer, dtype)
     shape = p.extent, c.extent, o.extent
-    packed = Param.dense("U", F32, shape, "const")
-    u = packed if constant else _spread("U", shape, "in", c.extent)
+    packed = Param.dense("U", dtype, shape, "const")
+    u = packed if conv.constant else _spread("U", shape, "in", c.extent)
     terms = (
-        Load("V", (p.index, t.index, c.index), F32),
-        Load("U", (p.index, c.index, o.index), F32),
+        Load("V", (p.index, t.index, c.index), dtype),
+        Load("U", (p.index, c.index, o.index), dtype),
     )
-    total = Reduce("v0", Op.ADD, (c,), Apply(Op.MUL, terms, F32), F32)
-    store = Store("M", (p.index, t.index, o.index), Value("v0", F32))
-    name = f"winograd product {positions}x{t.extent}x{o.extent}x{c.extent}"
+    multiply = Op.DOT2I if conv.words else Op.MUL
+    total = Reduce("v0", Op.ADD, (c,), Apply(multiply, terms, dtype), dtype)
+    store = Store("M", (p.index, t.index, o.index), Value("v0", dtype))
+    name = f"winograd product {positions}x{t.extent}x{o.extent}x{c.extent}{_kind(conv)}"
     return Kernel((out, v, u), (p, t, o), (total, store), name=name).canonical()
 
 
@@ -395,14 +508,18 @@ def _finish(
     extents = {a.name: a.extent for a in kernel.axes}
     o = Axis(conv.outputs, extents[conv.outputs])
     grid = (*batch, ty, tx, o)
-    param = _spread("M", (positions, *(a.extent for a in grid)), "in", grid[0].extent)
+    dtype = _number(conv)
+    param = _spread("M", (positions, *(a.extent for a in grid)), "in", grid[0].extent, dtype)
 
     at = tuple(a.index for a in grid)
 
     def product(p: int) -> Expr:
-        return Load("M", (as_index(p), *at), F32)
+        return Load("M", (as_index(p), *at), dtype)
 
-    y = _sandwich(_AT[m], [[product(a * n + b) for b in range(n)] for a in range(n)])
+    matrix = _EXACT_AT if conv.words else _AT[m]
+    y = _sandwich([[product(a * n + b) for b in range(n)] for a in range(n)], matrix)
+    if conv.words:
+        y = [[_divided(x) for x in row] for row in y]
     direct = kernel.stores[0]
     stores = []
     for i in range(m):
@@ -419,7 +536,7 @@ def _finish(
         (*kernel.params, param),
         tuple(grid),
         tuple(stores),
-        name=f"winograd{m} output of {kernel.name}",
+        name=f"winograd{m} output of {kernel.name}{_kind(conv)}",
         origin=kernel.origin,
     )
     used, _ = params_of(made)
@@ -430,6 +547,15 @@ def _finish(
     if param not in params:
         params = (*params, param)
     return replace(made, params=params).canonical(), tuple(p.name for p in params)
+
+
+def _divided(x: Expr) -> Expr:
+    """A multiple of ``_EXACT_OVER``, modulo 2^32, by that."""
+    odd = _EXACT_OVER // 4
+    inverse = pow(odd, -1, 1 << 32)
+    signed = inverse - (inverse >> 31 << 32)
+    multiple = Apply(Op.MUL, (x, Const(signed, I32)), I32)
+    return Apply(Op.SHR, (multiple, Const(2, I32)), I32)
 
 
 def _at(x: Expr, env: dict[str, Index], kept: Valid, value: Expr) -> Expr:
@@ -443,15 +569,22 @@ def _at(x: Expr, env: dict[str, Index], kept: Valid, value: Expr) -> Expr:
     return substituting(env)(x)
 
 
-def _sandwich(matrix: tuple[tuple[float, ...], ...], d: list[list[Expr]]) -> list[list[Expr]]:
-    """matrix * d * matrix^T, sharing the products of the left side."""
-    n = range(len(d))
-    left = [[_combine(row, [d[i][j] for i in n]) for j in n] for row in matrix]
-    return [[_combine(row, [left[a][j] for j in n]) for row in matrix] for a in range(len(matrix))]
+def _sandwich(d: list[list[Expr]], *matrices: tuple[tuple[float, ...], ...]) -> list[list[Expr]]:
+    """matrix * d * matrix^T, of a product of matrices, the first one applied first; what is on the
+    left is shared.
+    """
+    for _ in range(2):  # columns, and the rows that were columns
+        for matrix in matrices:
+            columns = [*zip(*d, strict=True)]
+            d = [[_combine(row, x) for x in columns] for row in matrix]
+        d = [[*column] for column in zip(*d, strict=True)]
+    return d
 
 
-def _combine(coefficients: tuple[float, ...], terms: list[Expr]) -> Expr:
+def _combine(coefficients: tuple[float, ...], terms: Sequence[Expr]) -> Expr:
     """The sum of coefficient * term, without multiplications by 0 and 1."""
+    if any(x.dtype == I32 for x in terms):
+        return _combine_integers(coefficients, terms)
     pairs = sorted(
         ((c, x) for c, x in zip(coefficients, terms, strict=True) if c), key=lambda t: t[0] != 1
     )
@@ -464,3 +597,30 @@ def _combine(coefficients: tuple[float, ...], terms: list[Expr]) -> Expr:
         else:
             total = Apply(Op.FMA, (x, Const(float(c), F32), total), F32)
     return Const(0.0, F32) if total is None else total
+
+
+def _combine_integers(coefficients: tuple[float, ...], terms: Sequence[Expr]) -> Expr:
+    """The same by sums and shifts, the terms of one coefficient first added up."""
+    total: Expr | None = None
+    pairs = [*zip(map(int, coefficients), terms, strict=True)]
+    for size in sorted({abs(c) for c, _ in pairs if c}):
+        some = sorted((c < 0, k) for k, (c, _) in enumerate(pairs) if abs(c) == size)
+        minus = some[0][0]  # of all of them
+        part: Expr = terms[some[0][1]]
+        for other, k in some[1:]:
+            part = Apply(Op.ADD if other == minus else Op.SUB, (part, terms[k]), I32)
+        part = _times(size, part)
+        if total is None:
+            total = Apply(Op.NEG, (part,), I32) if minus else part
+        else:
+            total = Apply(Op.SUB if minus else Op.ADD, (total, part), I32)
+    return Const(0, I32) if total is None else total
+
+
+def _times(count: int, x: Expr) -> Expr:
+    """A multiple of ``x``, of which few bits are set."""
+    total: Expr | None = None
+    for bit in (b for b in range(count.bit_length()) if count >> b & 1):
+        moved = Apply(Op.SHL, (x, Const(bit, I32)), I32) if bit else x
+        total = moved if total is None else Apply(Op.ADD, (total, moved), I32)
+    return Const(0, I32) if total is None else total

@@ -201,7 +201,7 @@ class _Verifier:
 
     def _apply(self, x: Apply) -> None:
         types = [a.dtype for a in x.args]
-        if x.op in (Op.DOT2_ADD, Op.DOT4_ADD):
+        if x.op in (Op.DOT2_ADD, Op.DOT4_ADD, Op.DOT2I_ADD):
             raise self.fail(f"{x.op} is an operation of programs")
         if any(t.is_half for t in types):
             raise self.fail(

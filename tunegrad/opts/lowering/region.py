@@ -123,7 +123,9 @@ class Sums:
     spread: list[Point]
 
 
-_WORDS = {(Op.DOT2, F32): Op.DOT2_ADD, (Op.DOT4, I32): Op.DOT4_ADD}
+_WORDS = {
+    (Op.DOT2, F32): Op.DOT2_ADD, (Op.DOT4, I32): Op.DOT4_ADD, (Op.DOT2I, I32): Op.DOT2I_ADD,
+}  # fmt: skip
 """Products of words, and the type of their sum, in one operation with it."""
 
 
@@ -465,9 +467,7 @@ class Region:
     def _fold_in(
         self, values: Values, s: Reduce, old: Known, p: Point, active: int | None
     ) -> Known:
-        """op(old, expr), as one FMA for a sum of products, or one DOT2_ADD or DOT4_ADD for one of
-        words.
-        """
+        """op(old, expr), as one FMA for a sum of products, one of ``_WORDS`` for one of words."""
         x: Expr = s.expr
         if values.kept_here is not None:
             value = values.emit(x, p, active)

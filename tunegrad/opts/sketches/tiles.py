@@ -84,12 +84,22 @@ class Operands:
         """The reduce axis that is split into blocks."""
         return max(self.reduces, key=lambda a: a.extent)
 
+    def is_batch(self, axis: str) -> bool:
+        """True of an axis that all operands follow, and read other elements at each point."""
+        return all(x.depends(axis) for x in self.found)
+
     @property
     def widened(self) -> bool:
         """True if products of bytes are made of halves of words: two registers an operand."""
-        return self.target.widens_bytes and any(
-            isinstance(s.expr, Apply) and s.expr.op is Op.DOT4 for s in self.kernel.reduces
-        )
+        return self.target.widens_bytes and self._multiplies(Op.DOT4)
+
+    @property
+    def registers(self) -> int:
+        """Those of a tile's sums and operands: a product that is then added has one, too."""
+        return self.target.registers - (self.target.widens_bytes and self._multiplies(Op.DOT2I))
+
+    def _multiplies(self, op: Op) -> bool:
+        return any(isinstance(s.expr, Apply) and s.expr.op is op for s in self.kernel.reduces)
 
     @property
     def steps(self) -> int:
@@ -254,10 +264,13 @@ class Defaults(ABC):
         return 0
 
     def order(self, forms: Sequence[str]) -> str:  # noqa: ARG002
-        """The order of the outer loops: lanes outermost where they have much to read."""
+        """The order of the outer loops: lanes outermost where they have much to read, at one point
+        of a batch.
+        """
         o = self.operands
+        points = prod(a.extent for a in o.kernel.axes if o.is_batch(a.name))
         weights = (x for x in o.found if x.depends(o.lane.name) and x.role == "const")
-        most = max((x.nbytes for x in weights), default=0)
+        most = max((x.nbytes for x in weights), default=0) // points
         return "lanes" if o.skinny or most > o.target.l2_bytes // 2 else "rows"
 
     @property
@@ -324,12 +337,12 @@ def products_ranked(
     of the ``others``' extents.
     """
 
-    def rank(tile: tuple[int, int]) -> tuple[bool, bool, float, int]:
+    def rank(tile: tuple[int, int]) -> tuple[bool, bool, float, int, int]:
         flight = max(_IN_FLIGHT, _LATENCY * fmas)
         cost = _sweep_cost(tile, max(1, rows), vectors, far if tile[1] > near else 0.0, flight)
         loops = (-(-rows // tile[0]), -(-vectors // tile[1]), *others)
         even = max((balance(n, threads) for n in loops if n > 1), default=1.0)
-        return tile[0] > ways, tile[1] > held, round(cost / even, 6), sum(tile)
+        return tile[0] > ways, tile[1] > held, round(cost / even, 6), sum(tile), -tile[0]
 
     return tuple(sorted(tiles(rows, vectors, registers, parts), key=rank))
 
@@ -448,7 +461,7 @@ class Products(Defaults):
         return products_ranked(
             o.rows,
             o.vectors,
-            t.registers,
+            o.registers,
             ways,
             near,
             far,
@@ -793,12 +806,17 @@ _EVEN = 0.93
 
 
 def order_of(defaults: Defaults, nest: Nest, ask: Recorder) -> list[str]:
-    """Asks for the order; the serial loops outside the reduction, outermost first."""
+    """Asks for the order; the serial loops outside the reduction, outermost first.
+
+    The lanes are outside of loops that read the same again, not of those of a batch.
+    """
     o0, o1 = [a for a, _ in nest.others], [b for _, b in nest.others]
     (r0, r1), (l0, l1), k = nest.rows, nest.lanes, nest.k
+    batch = [a for a in o0 if a and defaults.operands.is_batch(axis_of(a))]
+    again = [a for a in o0 if a not in batch]
     forms = {
         "rows": [k, *o0, r0, l0, l1, *o1, r1],
-        "lanes": [k, l0, l1, *o0, r0, *o1, r1],
+        "lanes": [k, *batch, l0, l1, *again, r0, *o1, r1],
         "inner": [k, *o0, r0, l0, *o1, r1, l1],
     }
     if k and (l0 or any(o0) or r0):
