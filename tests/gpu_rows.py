@@ -49,17 +49,12 @@ def _hangs() -> Row:
     return {}
 
 
-def _raises() -> Row:
-    raise ValueError("no such unit")
-
-
 def _faults() -> Row:
     _FAULTS.append("an illegal address")
     raise DeviceFault(_FAULTS[0])
 
 
-_BAD = {"killed": _killed, "hangs": _hangs, "raises": _raises, "faults": _faults,
-        "goes on": lambda: {"unfinished": True}}  # fmt: skip
+_BAD = {"killed": _killed, "hangs": _hangs, "faults": _faults}
 
 
 def wrong_reference(payload: object, arrays: dict[str, Any]) -> dict[str, Reference]:

@@ -158,7 +158,7 @@ def children() -> set[int]:
     return found
 
 
-def eventually(claim: Callable[[], bool], limit_s: float = 5.0) -> bool:
+def eventually(claim: Callable[[], bool], limit_s: float = 60.0) -> bool:
     """Whether ``claim`` becomes true within the limit."""
     end = time.monotonic() + limit_s
     while time.monotonic() < end:

@@ -3,24 +3,17 @@ fail, hang or end their process cost no other row.
 """
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-from benchmarks.recorded.points import points_of
 from tests.cuda_host import cuda_host
 from tests.nvrtc_builds import require_nvrtc
 from tests.time_enough import with_time_enough
 from tools.gpu_child import Asked
 from tools.gpu_journal import Journal
-from tools.gpu_models import SPACES, vary_of
 from tools.gpu_session import Clock, folder_of, main, ran
 from tools.gpu_steps import STEPS, Step
 from tunegrad.devices.cuda.device import absent
-from tunegrad.errors import DeviceError
-from tunegrad.opts import Space
 
 
 def rows(path):
@@ -112,18 +105,6 @@ def test_a_row_that_hangs_is_ended_and_not_made_again(tmp_path, capsys):
     assert "hangs: hangs is left out: it hung before" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_a_row_that_the_command_cuts_off_is_no_hang(tmp_path, monkeypatch):
-    """The clock stands until that row has begun: a child may take as long as it likes to start."""
-    monkeypatch.setattr("tools.gpu_session._GRACE_S", 0.0)
-    made = tmp_path / "made"
-    clock = Clock(5.0, lambda: 60.0 * (made.exists() and "hangs" in made.read_text()))
-    code, found, _ = run(tmp_path, "hangs", clock=clock)
-    assert code == 2
-    assert found["hangs"][1]["error"].startswith("cut off at the end of the command")
-    assert Journal(tmp_path).state("hangs", "hangs") == "again"
-
-
 def test_a_row_that_a_cut_left_without_an_end_is_made_once_more(tmp_path):
     journal = Journal(tmp_path)
     journal.begin("x", "good")
@@ -136,37 +117,12 @@ def test_a_row_that_a_cut_left_without_an_end_is_made_once_more(tmp_path):
     assert code == 0
 
 
-@pytest.mark.slow
-def test_a_row_that_is_unfinished_is_made_again_each_time(tmp_path):
-    for expected in (["good", "goes on", "good afterwards"], ["goes on"]):
-        code, _, order = run(tmp_path, "goes on")
-        assert (code, order) == (0, expected)
-
-
-@pytest.mark.slow
-def test_rows_that_were_never_made_come_before_those_that_failed(tmp_path):
-    run(tmp_path, "raises")
-    _, _, order = run(tmp_path, "raises", "x")
-    assert order == ["good", "x", "good afterwards", "raises"]
-
-
 def test_a_step_stops_when_its_time_is_over_and_goes_on(tmp_path, capsys):
     code, _, order = run(tmp_path, "x", clock=Clock(0.01))
     assert (code, order) == (2, ["good"])
     assert "x: stopped" in capsys.readouterr().out
     code, _, order = run(tmp_path, "x")
     assert (code, order) == (0, ["x", "good afterwards"])
-
-
-def test_no_row_begins_that_would_end_too_late():
-    """A model is tuned for minutes: after some of them it waits for the next command, which makes
-    it first.
-    """
-    clock = Clock(60.0)
-    assert clock.allows(360.0), "the first one always begins"
-    assert clock.allows(0.0)
-    assert not clock.allows(360.0)
-    assert clock.over
 
 
 # ---- what it needs, and where rows go
@@ -177,42 +133,3 @@ def test_another_gpu_has_a_folder_of_its_own(tmp_path):
     folders = [folder_of(tmp_path, absent(arch)) for arch in ("sm_80", "sm_90a")]
     assert folders[0] != folders[1]
     assert folder_of(tmp_path, absent("sm_80")) == folders[0]
-
-
-def test_what_is_missing_is_one_line(tmp_path, capsys, monkeypatch):
-    def missing(name):
-        raise DeviceError("device cuda: no NVIDIA driver was found on this machine")
-
-    monkeypatch.setattr("tools.gpu_session.devices.running", missing)
-    assert main(["probe", "--out", str(tmp_path)]) == 1
-    found = capsys.readouterr().err
-    assert found == "gpu_session: device cuda: no NVIDIA driver was found on this machine\n"
-
-
-def test_the_session_needs_no_pytest():
-    """A machine that is lent for minutes has what the package needs, and torch."""
-    code = "import sys; sys.modules['pytest'] = None; import tools.gpu_session"
-    root = Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False
-    )
-    assert done.stderr == ""
-
-
-@pytest.mark.parametrize("name", SPACES)
-def test_spaces_that_are_recorded_have_a_thousand_points(name):
-    """What search can be developed on later: at the sizes of a GPU. Rows of softmax and layer norm
-    have no more than some hundred schedules, and are recorded whole.
-    """
-    kernel, vary = SPACES[name]
-    space = Space(kernel(), absent("sm_90a").target)
-    chosen = vary_of(space, vary)
-    count = sum(1 for _ in points_of(space, chosen))
-    if vary:
-        assert 1000 <= count < 1500
-    else:
-        assert count == sum(1 for _ in points_of(space, dict.fromkeys(chosen, 0))) > 500
-
-
-def test_eight_spaces_of_a_thousand_points_are_recorded():
-    assert sum(bool(vary) for _, vary in SPACES.values()) == 8

@@ -73,19 +73,3 @@ def test_record_measures_every_point_once(
     written = out.read_bytes()
     assert record(out) == 0
     assert out.read_bytes() == written
-
-
-@pytest.mark.usefixtures("here")
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        (["--kernel", "gemm"], "kernel 'gemm' is not one of "),
-        (["--vary", "typo"], "decision 'typo' is never asked; valid: "),
-        (["--points", "3"], "more than 3 points; vary fewer decisions"),
-    ],
-)
-def test_record_names_what_is_wrong(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], why: str
-) -> None:
-    assert record(tmp_path / "a.jsonl", *arguments) == 1
-    assert why in capsys.readouterr().err

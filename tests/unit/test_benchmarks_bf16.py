@@ -2,14 +2,12 @@
 holds.
 """
 
-import json
-import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks import bf16, ours
-from benchmarks.bf16 import Line, lines, table
+from benchmarks import ours
+from benchmarks.bf16 import lines
 from benchmarks.interleave import Timing
 from benchmarks.workloads import Workload, arrays
 
@@ -42,29 +40,6 @@ def test_the_fastest_variant_stands_for_its_name():
     )  # fmt: skip
     assert [(x.name, x.variant, x.ms) for x in found] == [("ours bf16", "b", 1.0), ("x", "c", 3.0)]
     assert [x.error for x in found] == [0.25, 0.0]
-
-
-def test_who_fails_says_why():
-    (line,) = lines("m", [Fixed("x", "a", WANT)], [Timing("x", "a", math.inf, 0, 0, "no")], WANT)
-    assert (line.failed, math.isnan(line.error)) == ("no", True)
-    assert "| no |" in table([line])
-
-
-def test_ratios_are_to_ours_in_bf16():
-    text = table([Line("m", "ours bf16", "a", 2.0, 0.0, 0.0), Line("m", "x", "b", 3.0, 0.0, 0.0)])
-    assert "| m | x (b) | 3.00 | 0.0e+00 | 1.50x as fast |" in text
-
-
-def test_the_file_says_on_what_machine_and_of_which_revision(tmp_path, monkeypatch):
-    line = Line("gemm 1024", "ours bf16", "a", 2.0, 0.0, 0.0)
-    monkeypatch.setattr(bf16, "_measured", lambda *_: [line])
-    monkeypatch.setattr(bf16, "revision", lambda: "0123456789ab")
-    path = tmp_path / "bf16.json"
-    assert bf16.main(["--only", "gemm 1024", "--json", str(path)]) == 0
-    found = json.loads(path.read_text())
-    assert [x["name"] for x in found["rows"]] == ["ours bf16"]
-    assert {"cpu", "features", "versions", "command"} < found["machine"].keys()
-    assert found["machine"]["revision"] == "0123456789ab"
 
 
 def test_our_product_in_bf16_has_operands_of_bf16():

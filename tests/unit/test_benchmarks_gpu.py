@@ -1,6 +1,5 @@
 """The peers' table of a GPU, rehearsed: PyTorch on the CPU beside cuda-host."""
 
-import json
 import sys
 
 import pytest
@@ -40,24 +39,6 @@ def test_who_computes_something_else_has_no_figure(monkeypatch):
     assert row.default_ms is None
     assert row.errors["tunegrad default"].startswith("result is off by")
     assert (row.ratio, bool(row.peers["torch eager"])) == (None, True)
-
-
-def test_a_model_that_does_not_load_is_told(tmp_path, capsys):
-    out = tmp_path / "gpu.json"
-    words = ["--device", "null:sm_90a", "--only", "mlp", "--json", str(out)]
-    assert gpu.main(words) == 1
-    (row,) = json.loads(out.read_text())
-    assert "runs nothing" in row["errors"]["tunegrad default"]
-    assert json.loads(capsys.readouterr().out) == row
-
-
-def test_a_row_says_which_machine_made_it():
-    device = cuda_host()
-    found = gpu.measured("mlp", device.name, 1, "f32", pace=SHORT).machine
-    assert dict(device.fingerprint().fields).items() <= found.items()
-    assert found["name"] == device.describe()
-    assert found["torch"]
-    assert {"revision", "date", "numpy"} < found.keys()
 
 
 def test_without_torch_ours_is_checked_against_the_cpu(monkeypatch):

@@ -5,7 +5,6 @@ is idle.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -62,17 +61,6 @@ def test_interleave_gives_everybody_every_place() -> None:
     assert "".join(_order(log, 3)) == "ABC" + "BCA" + "CAB"
 
 
-def test_interleave_rests_after_every_turn() -> None:
-    rests: list[bool] = []
-
-    def rest() -> bool:
-        rests.append(True)
-        return True
-
-    interleave([_Scripted(name, (0.05,)) for name in "AB"], _THREE_ROUNDS, rest)
-    assert len(rests) == 2 + 3 * 2
-
-
 def test_interleave_reports_the_median() -> None:
     (timing,) = interleave(
         [_Scripted("A", (1e-3, 9e-3, 2e-3))], Pace(3, 3, 0.0, turn_s=0.003), _quiet
@@ -114,24 +102,6 @@ def test_interleave_keeps_a_slow_peer_that_has_no_faster_variant() -> None:
     assert [t.rounds for t in timings] == [6, 6]
 
 
-def test_interleave_spends_few_turns_on_who_takes_many_times_as_long() -> None:
-    pace = Pace(min_rounds=6, max_rounds=6, min_s=0.0, trial_rounds=2, hopeless=4.0)
-    timings = interleave([_Scripted("A", (0.01,)), _Scripted("B", (0.05,))], pace, _quiet)
-    assert [t.rounds for t in timings] == [6, 2]
-
-
-def test_interleave_does_not_warm_up_for_long_calls() -> None:
-    calls: list[int] = []
-
-    class Counting(_Scripted):
-        def time(self, calls_: int) -> Sequence[float]:
-            calls.append(calls_)
-            return [0.05] * calls_
-
-    interleave([Counting("A", (0.05,))], Pace(2, 2, 0.0, warm_s=0.004), _quiet)
-    assert calls == [2, 1, 1]
-
-
 def test_interleave_goes_on_until_the_interval_is_tight() -> None:
     noisy_then_steady = iter([*range(1, 20), *[10] * 10**4])
 
@@ -143,24 +113,6 @@ def test_interleave_goes_on_until_the_interval_is_tight() -> None:
     (timing,) = interleave([Settling("A", (1.0,))], pace, _quiet)
     assert pace.min_rounds < timing.rounds < pace.max_rounds
     assert timing.interval <= pace.tolerance
-
-
-def test_interleave_stops_at_the_most_rounds() -> None:
-    noisy = iter(range(1, 10**6))
-
-    class Noisy(_Scripted):
-        def time(self, calls: int) -> Sequence[float]:
-            return [1e-3 * next(noisy)] * calls
-
-    (timing,) = interleave([Noisy("A", (1.0,))], Pace(2, 7, 0.0, max_s=1e9), _quiet)
-    assert timing.rounds == 7
-
-
-def test_interleave_names_a_contestant_whose_threads_stay_busy() -> None:
-    log: list[str] = []
-    loud, calm = _Scripted("loud", (0.05,), log), _Scripted("calm", (0.05,), log)
-    timings = interleave([loud, calm], _THREE_ROUNDS, lambda: log[-1] != "loud")
-    assert [t.restless for t in timings] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -176,21 +128,3 @@ def test_rest_until_quiet_sleeps_while_threads_burn_time(
 
     assert rest_until_quiet(0.002, 0.02, slept.append, cpu_s) is quiet
     assert len(slept) == sleeps
-
-
-def test_rest_until_quiet_sees_a_thread_that_spins() -> None:
-    """The clock of a process stands still between ticks while another of its threads runs."""
-    over = threading.Event()
-
-    def spin() -> None:
-        while not over.is_set():
-            pass
-
-    thread = threading.Thread(target=spin)
-    thread.start()
-    try:
-        assert not any(rest_until_quiet(limit_s=0.05) for _ in range(10))
-    finally:
-        over.set()
-        thread.join()
-    assert rest_until_quiet(limit_s=5.0)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from benchmarks.contestants import CallContestant, Contestant, disagreement
+from benchmarks.contestants import Contestant, disagreement
 from benchmarks.interleave import Pace
-from benchmarks.lineup import check, gather, measure
+from benchmarks.lineup import check, measure
 from benchmarks.rows import DEFAULT, Row
 from benchmarks.workloads import Array, select
 
@@ -52,16 +52,6 @@ def _measured(**sources: object) -> Row:
     named = {DEFAULT if name == "default" else name: source for name, source in sources.items()}
     peers = [name for name in named if name != DEFAULT]
     return measure(_WORKLOAD, 1, peers, named, lambda: _EXPECTED, _PACE, lambda: True)  # type: ignore[arg-type]
-
-
-def test_gather_turns_a_missing_peer_into_its_reason() -> None:
-    contestants, (failure,), setup_s = gather({"right": _right, "missing": _missing}, ("",))
-    assert setup_s.keys() == {"right", "missing"}
-    assert [c.peer for c in contestants] == ["right"]
-    assert (failure.peer, failure.error) == (
-        "missing",
-        "ModuleNotFoundError: No module named 'missing'",
-    )
 
 
 def test_check_separates_wrong_results() -> None:
@@ -113,18 +103,5 @@ def test_measure_without_a_reference_times_nothing() -> None:
     assert (row.peers["right"], row.errors["right"]) == (None, why)
 
 
-def test_disagreement_names_the_shapes() -> None:
-    assert (
-        disagreement(np.zeros((2, 1), np.float32), _EXPECTED, 1.0)
-        == "result has shape (2, 1), PyTorch's has (2,)"
-    )
-
-
 def test_disagreement_sees_not_a_number() -> None:
     assert disagreement(np.array([1.0, np.nan], np.float32), _EXPECTED, 1e-4) != ""
-
-
-def test_call_contestant_times_every_call() -> None:
-    calls: list[int] = []
-    contestant = CallContestant("a", "b", lambda: calls.append(1), lambda: _EXPECTED)
-    assert len(contestant.time(3)) == len(calls) == 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -11,46 +10,10 @@ import pytest
 
 from benchmarks import machine, peers
 from benchmarks.workloads import (
-    KERNELS,
-    MODELS,
-    SUITES,
     Workload,
     arrays,
-    group_of,
     resnet_convolutions,
-    select,
 )
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("90", 90.0), ("30s", 30.0), ("5m", 300.0), ("1.5h", 5400.0), ("0", 0.0)]
-)
-def test_parse_seconds_reads_durations(text: str, seconds: float) -> None:
-    assert peers.parse_seconds(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "-5m", "5 minutes", "m"])
-def test_parse_seconds_refuses_what_is_no_duration(text: str) -> None:
-    with pytest.raises(
-        argparse.ArgumentTypeError, match="is not a duration such as 90, 30s, 5m or 1h"
-    ):
-        peers.parse_seconds(text)
-
-
-def test_select_keeps_the_order_of_the_suite() -> None:
-    assert [w.name for w in select("models", ["mlp", "resnet18"])] == ["resnet18", "mlp"]
-
-
-def test_select_names_the_unknown_workload() -> None:
-    with pytest.raises(
-        ValueError, match="--only 'vgg': the models suite has resnet18, resnet50, encoder, mlp"
-    ):
-        select("models", ["vgg"])
-
-
-def test_suites_have_distinct_names() -> None:
-    names = [w.name for w in (*KERNELS, *MODELS)]
-    assert len(set(names)) == len(names)
 
 
 @pytest.mark.parametrize(
@@ -61,41 +24,6 @@ def test_resnet_convolutions_are_the_distinct_ones(
 ) -> None:
     found = resnet_convolutions(depths, bottleneck=bottleneck)
     assert len({w.name for w in found}) == len(found) == count
-
-
-def test_resnet_convolutions_have_the_stride_in_the_3x3_of_a_bottleneck() -> None:
-    names = [w.name for w in resnet_convolutions((3, 4, 6, 3), bottleneck=True)]
-    assert names[:4] == [
-        "conv 7x7 s2 3-64 @224",
-        "conv 1x1 64-64 @56",
-        "conv 3x3 64-64 @56",
-        "conv 1x1 64-256 @56",
-    ]
-    assert {"conv 3x3 s2 128-128 @56", "conv 1x1 s2 256-512 @56", "conv 1x1 512-2048 @7"} <= set(
-        names
-    )
-
-
-def test_convolutions_of_both_resnets_share_five() -> None:
-    assert len(SUITES["convs"]) == 11 + 23 - 5
-
-
-def test_kernels_are_all_groups_but_models() -> None:
-    groups = {
-        suite: [w.name for w in SUITES[suite]] for suite in ("gemm", "memory", "convs", "rows")
-    }
-    assert [w.name for w in KERNELS] == [name for names in groups.values() for name in names]
-    assert all(group_of(name) == group for group, names in groups.items() for name in names)
-
-
-def test_peers_copy_where_a_copy_is_measured() -> None:
-    (copy,) = select("memory", ["copy 64 MB"])
-    assert [name for name, peer in peers.PEERS.items() if peer.takes(copy.op)] == [
-        "torch",
-        "inductor",
-        "memcpy",
-    ]
-    assert not peers.PEERS["memcpy"].takes("add")
 
 
 def test_arrays_start_on_a_page() -> None:
@@ -112,16 +40,6 @@ def test_arrays_are_the_same_every_time() -> None:
     assert first is not again
     assert (first == again).all()
     assert [c.shape for c in constants] == [(8,), (8,)]
-
-
-def test_main_refuses_an_unknown_peer(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit_:
-        peers.main(["--suite", "models", "--peers", "torch,tvm"])
-    assert exit_.value.code == 2
-    assert (
-        "--peers 'tvm': the peers are torch, inductor, ort, openvino, memcpy"
-        in capsys.readouterr().err
-    )
 
 
 def test_main_writes_a_row_of_reasons_when_nothing_imports(
@@ -156,11 +74,6 @@ def test_bystanders_leave_out_our_own_work() -> None:
     before, after = machine.Usage(0.0, 1.0, 1.0), machine.Usage(10.0, 9.0, 7.0)
     why = "other processes used 10% of the cores meanwhile: time again when the machine is idle"
     assert machine.bystanders(before, after, processors=2) == (why,)
-
-
-def test_bystanders_are_not_mentioned_on_an_idle_machine() -> None:
-    before, after = machine.Usage(0.0, 1.0, 1.0), machine.Usage(10.0, 9.2, 9.0)
-    assert machine.bystanders(before, after, processors=2) == ()
 
 
 def _resume(path: Path, threads: int = 1) -> int:
@@ -211,13 +124,3 @@ def test_main_refuses_to_resume_under_other_settings(
     with pytest.raises(SystemExit):
         _resume(half_run, threads=2)
     assert "threads was 1, now it is 2" in capsys.readouterr().err
-
-
-def test_main_refuses_to_resume_from_another_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "rows.json"
-    path.write_text("[]")
-    with pytest.raises(SystemExit):
-        _resume(path)
-    assert "not a result of this version" in capsys.readouterr().err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -11,7 +10,7 @@ from search_surface import played, separable
 
 from benchmarks.hand_schedules import AVX512, gemm
 from benchmarks.plain_beam import BareBeam, PlainBeam
-from benchmarks.searchers import Played, Row, copied, kernel_of, summary
+from benchmarks.searchers import Played, copied, kernel_of
 from benchmarks.workloads import select
 from tunegrad.opts import Schedule, Space
 from tunegrad.search import Proposal
@@ -21,19 +20,6 @@ from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 def test_area_leaves_the_defaults_out():
     played = Played((9.0, math.e, 1.0), "")
     assert played.area(1.0) == pytest.approx(0.5)
-
-
-def test_summary_counts_kernels_and_takes_geometric_means():
-    row = Row("k", 1.0, {"beam": 0.2, "alone": 0.1}, {"alone": 2.0}, {"alone": 1})
-    worse = replace(
-        row, areas={"beam": 0.1, "alone": 0.2}, ratio={"alone": 0.5}, faster={"alone": -1}
-    )
-    assert summary([row, worse, row], "beam").startswith(
-        "alone: smaller area than beam on 2 of 3 kernels, mean 0.1333"
-    )
-    assert "proved smaller on 2, larger on 1, beam / alone 1.260" in summary(
-        [row, worse, row], "beam"
-    )
 
 
 def test_memory_has_no_row_of_the_kernel_itself():

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from math import inf
 from pathlib import Path
 from types import ModuleType
 
@@ -26,7 +25,6 @@ from tunegrad.errors import DeviceError, StoreError
 from tunegrad.events import CandidateMeasured, Observer, SessionStarted, Warned
 from tunegrad.reports import (
     CompilerRow,
-    Deviation,
     DeviceRow,
     DoctorReport,
     IsolationRow,
@@ -54,7 +52,6 @@ ROW = TuneRow(
     interval=(1.9, 2.1),
     best_ms=0.9,
 )
-OFF = "f16: outputs differ from those in f32 by"
 UNTUNED = TuneRow("softmax", "k2", 1, 0.25, 0.5, None, None)
 
 
@@ -189,75 +186,6 @@ def test_tune_prints_the_table_and_then_the_model(
     )
 
 
-def test_tune_says_where_in_the_model_its_kernels_are(
-    install: Install, capsys: pytest.CaptureFixture[str]
-) -> None:
-    long = "/encoder/layers.0/self_attn/q_proj/MatMul"
-    rows = replace(ROW, layers=(long, "b", "c")), replace(UNTUNED, layers=("after b",))
-    install("tunegrad.tune", tune_models=Tuner(replace(report(), rows=rows)))
-    assert run(["tune", "mlp", "--store", "tuned.db"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].endswith("candidates    in the model")
-    assert lines[2].endswith("12 (2 wrong)  /encoder/layers.0/self_attn/q_pro..., 2 more")
-    assert lines[3].endswith("0             after b")
-
-
-def test_tune_does_not_put_a_figure_on_what_is_above_the_peak(
-    install: Install, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = replace(ROW, pct_peak=4866.9), replace(UNTUNED, pct_peak=100.0)
-    install("tunegrad.tune", tune_models=Tuner(replace(report(), rows=rows)))
-    assert run(["tune", "mlp", "--store", "tuned.db"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert "  > 100  " in lines[2]
-    assert "  100.0  " in lines[3]
-
-
-def test_tune_says_when_it_was_nearly_done_and_where_its_time_went(
-    install: Install, capsys: pytest.CaptureFixture[str]
-) -> None:
-    costs = {"asking": 0.04, "compiling": 20.25, "timing": 30.5, "other": 10.21}
-    install("tunegrad.tune", tune_models=Tuner(replace(report(), near_s=17.25, costs=costs)))
-    assert run(["tune", "mlp", "--store", "tuned.db"]) == 0
-    assert capsys.readouterr().out.splitlines()[-2:] == [
-        "within 5 % of the final kernel times after 17.2 s",
-        "61.0 s went into: timing 30.5, compiling 20.2, other 10.2",
-    ]
-    assert run(["tune", "mlp", "--store", "tuned.db", "--json"]) == 0
-    data = json.loads(capsys.readouterr().out)
-    assert (data["near_s"], data["costs"]) == (17.25, costs)
-
-
-@pytest.mark.parametrize(
-    ("budget_s", "lines"),
-    [
-        (30.0, ["31.0 s over its budget of 0:30: start-up 13.1 s went before the search"]),
-        (58.5, []),
-    ],
-)
-def test_tune_says_that_it_took_longer_than_its_budget(
-    budget_s: float, lines: list[str], install: Install, capsys: pytest.CaptureFixture[str]
-) -> None:
-    costs = {"start-up": 13.1, "plans": 0.2, "finals": 30.0}
-    late = replace(report(), budget_s=budget_s, costs=costs)
-    install("tunegrad.tune", tune_models=Tuner(late))
-    assert run(["tune", "mlp", "--store", "tuned.db"]) == 0
-    found = capsys.readouterr().out.splitlines()
-    assert [line for line in found if "over its budget" in line] == lines
-
-
-def test_tune_says_that_it_stopped_early_and_what_that_saved(
-    install: Install, capsys: pytest.CaptureFixture[str]
-) -> None:
-    early = replace(report(), stopped="gain", saved_s=237.0, budget_s=300.0, target_ms=7.5)
-    install("tunegrad.tune", tune_models=Tuner(early))
-    assert run(["tune", "mlp", "--store", "tuned.db"]) == 0
-    assert capsys.readouterr().out.splitlines()[-2:] == [
-        "target of 7.5000 ms: missed",
-        "stopped early, less than 1 % more was expected: 3:57 of 5:00 saved",
-    ]
-
-
 def test_tune_says_which_winners_were_withdrawn_and_exits_with_three(
     install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -278,38 +206,6 @@ def test_tune_says_which_winners_were_withdrawn_and_exits_with_three(
     assert run(["tune", "mlp", "--store", "tuned.db"]) == 3
     assert (
         capsys.readouterr().out.splitlines()[-1].startswith("wrong outputs: with default schedules")
-    )
-
-
-def test_tune_says_why_nothing_was_compared_as_a_whole(
-    install: Install, capsys: pytest.CaptureFixture[str]
-) -> None:
-    late = replace(report(), uncompared="the budget ended before")
-    install("tunegrad.tune", tune_models=Tuner(late))
-    assert run(["tune", "mlp", "--store", "tuned.db"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == (
-        "its outputs were not compared as a whole: the budget ended before"
-    )
-
-
-def test_tune_says_what_seeds_gave(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = (replace(ROW, seed_ms=1.25), UNTUNED)
-    install("tunegrad.tune", tune_models=Tuner(replace(report(), rows=rows, seed_share=0.756)))
-    assert run(["tune", "mlp", "--store", "tuned.db"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == (
-        "seeds from similar kernels (1 of 2 kernels) gave 76 % of what their search saved"
-    )
-
-
-def test_tune_says_what_16_bits_cost(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
-    tuner = Tuner(replace(report(), dtype="bf16", deviation=Deviation(0.0031, 0.00254)))
-    install("tunegrad.tune", tune_models=tuner)
-    assert run(["tune", "mlp", "--dtype", "bf16", "--store", "s.db"]) == 0
-    assert tuner.settings is not None
-    assert tuner.settings.dtype == "bf16"
-    assert (
-        "bf16: outputs differ from those in f32 by 3.10e-03 of the largest one, 2.54e-03 rms"
-        in capsys.readouterr().out.splitlines()
     )
 
 
@@ -580,47 +476,6 @@ def test_run_loads_with_the_settings_and_prints_both_latencies(
     )
 
 
-@pytest.mark.parametrize(
-    ("found", "line"),
-    [
-        (
-            Deviation(4e-3, 3e-3),
-            f"{OFF} 4.00e-03 of the largest one, 3.00e-03 rms; weights take 2.50 MB",
-        ),
-        (
-            Deviation(inf, inf),
-            "f16: outputs overflow that are finite in f32; bf16 has the range of f32",
-        ),
-    ],
-)
-def test_run_says_what_16_bits_cost(
-    install: Install,
-    quiet: None,
-    capsys: pytest.CaptureFixture[str],
-    found: Deviation,
-    line: str,
-) -> None:
-    class Loaded:
-        def benchmark(self) -> RunReport:
-            return RunReport("mlp f16", "cpu", 1, "", 8.0, 8.0, 20, (), "f16", 2_500_000)
-
-    asked: list[tuple[object, ...]] = []
-
-    def load(_model: str, **options: object) -> Loaded:
-        assert options["dtype"] == "f16"
-        return Loaded()
-
-    def measured_deviation(_loaded: Loaded, *rest: object) -> Deviation:
-        asked.append(rest)
-        return found
-
-    install("tunegrad.inference", load=load, measured_deviation=measured_deviation)
-    words = ["run", "mlp", "--dtype", "f16", "--weights", "w.safetensors", "--seed", "3"]
-    assert run(words) == 0
-    assert capsys.readouterr().out.splitlines()[1] == line
-    assert asked == [("mlp", "w.safetensors", 3)]
-
-
 def test_show_prints_actions_and_where_they_came_from(
     install: Install, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -698,18 +553,6 @@ def test_doctor_prints_devices_versions_and_peaks(
     busy = "other processes use 1.2 of 2 CPUs: the machine is busy, and the peaks are too low"
     assert busy.split() in lines
     assert ["hardware", "counters", "for", "perf:", "no", "(Permission", "denied)"] in lines
-
-
-def test_doctor_json_has_every_field(install: Install, capsys: pytest.CaptureFixture[str]) -> None:
-    install("tunegrad.tune", doctor=lambda: DOCTOR)
-    assert run(["doctor", "--json"]) == 0
-    data = json.loads(capsys.readouterr().out)
-    assert data["devices"][1] == {
-        "name": "cuda",
-        "usable": False,
-        "detail": "install the extra [cuda]",
-    }
-    assert data["fma_peak_gflops"] == 234.0
 
 
 @pytest.mark.parametrize("command", ["stats", "verify"])

@@ -23,7 +23,6 @@ from tunegrad.reports import (
     ExplainReport,
     ExplainRow,
     ExplainStep,
-    Neighbour,
     Promotion,
     StepTime,
     VariantOption,
@@ -140,14 +139,6 @@ def test_explain_passes_on_what_the_command_line_says(
     assert given["store"] == settings.store
 
 
-def test_explain_without_a_store_leaves_the_choice_to_the_library(
-    library: Callable[[Explainer], Explainer],
-) -> None:
-    explainer = library(Explainer())
-    assert run(["explain", "mlp"]) == 0
-    assert explainer.given["store"] is None
-
-
 def test_table_has_the_heaviest_kernel_first_and_the_blocks_launch_order(
     library: Callable[[Explainer], Explainer], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -191,48 +182,6 @@ def test_block_says_what_is_needed_where_it_is_from_and_what_each_action_bought(
         "    tile(axis=a, size=4)        90.00         no difference      not legal             -",
         "    vectorize(axis=a1)         2.0000  45.00x (43.66-46.36)       > 3000.0    > 1500.00x",
         "        vfmadd231ps %zmm0, %zmm1, %zmm2",
-    ]
-
-
-def test_kernel_that_was_not_taken_apart_says_why(
-    library: Callable[[Explainer], Explainer], capsys: pytest.CaptureFixture[str]
-) -> None:
-    library(Explainer())
-    run(["explain", "mlp"])
-    lines = text_of(capsys)
-    block = lines[lines.index("sum  k2") + 1 : lines.index("conv3x3  k1")]
-    assert "    schedule: miss (arch: a != b); from default" in block
-    assert block[-3:] == [
-        "    its actions were not timed: the budget is spent",
-        "    (no actions)",
-        "",
-    ]
-
-
-def test_variants_are_a_table_and_the_picked_one_is_marked(
-    library: Callable[[Explainer], Explainer], capsys: pytest.CaptureFixture[str]
-) -> None:
-    library(Explainer())
-    run(["explain", "mlp"])
-    lines = text_of(capsys)
-    at = lines.index(
-        "kernel  uses  variant            kernels  bound ms  their sum ms  as a whole ms"
-    )
-    assert [line.split() for line in lines[at + 2 : at + 4]] == [
-        ["conv", "2", "direct", "1", "4.0000", "5.0000", "5.0000"],
-        ["winograd4", "stored", "3", "1.0000", "-", "2.5000"],
-    ]
-
-
-def test_explain_says_its_progress_on_stderr(
-    library: Callable[[Explainer], Explainer], capsys: pytest.CaptureFixture[str]
-) -> None:
-    library(Explainer())
-    run(["explain", "mlp"])
-    assert capsys.readouterr().err.splitlines() == [
-        "timing conv3x3",
-        "taking apart conv3x3",
-        "warning: 1 of 2 kernels were not taken apart",
     ]
 
 
@@ -282,43 +231,6 @@ def test_only_the_heaviest_kernels_have_a_block_where_top_says_so(
     assert any(line.startswith("sum ") for line in lines)  # it is still in the table
 
 
-def test_sum_of_the_kernels_stands_beside_the_whole_model(
-    library: Callable[[Explainer], Explainer], capsys: pytest.CaptureFixture[str]
-) -> None:
-    library(Explainer(replace(REPORT, wall_ms=6.25)))
-    run(["explain", "mlp"])
-    wall = "; the whole model took 6.2500 ms when it was last tuned, so they are 80 % of it"
-    assert f"{SUMS}{wall}" in text_of(capsys)
-
-
-NEAR = (
-    Neighbour("tile(axis=a, size=4)  ->  tile(axis=a, size=8)", "tried", 1.9, 0.95, origin="beam"),
-    Neighbour("without vectorize(axis=a1)", "tried", 90.0, None, origin="random"),
-    Neighbour("with unroll(axis=b)", "failed", why="crashed: signal 11"),
-    Neighbour("without tile(axis=a, size=4)", "illegal", why="vectorize(axis=a1): no loop 'a1'"),
-    Neighbour("tile(axis=a, size=4)  ->  tile(axis=a, size=3)", "illegal",
-        why="vectorize(axis=a1): no loop 'a1'"),
-    Neighbour("with thread(axis=a0, count=2)", "not tried"),
-)  # fmt: skip
-
-
-def test_block_says_what_is_one_action_away_and_where_a_kernel_is_from(
-    library: Callable[[Explainer], Explainer], capsys: pytest.CaptureFixture[str]
-) -> None:
-    row = replace(CONV, neighbours=NEAR, layers=("layer1.0.conv1", "layer1.1.conv1"), hot_loop="")
-    library(Explainer(replace(REPORT, rows=(row,))))
-    run(["explain", "mlp"])
-    lines = [line.strip() for line in text_of(capsys)]
-    assert "in the model: layer1.0.conv1; layer1.1.conv1" in lines
-    begin = lines.index("one action away: 2 tried, 1 failed, 2 illegal, 1 not tried")
-    assert lines[begin + 3 :] == [
-        "tile(axis=a, size=4)  ->  tile(axis=a, size=8)            1.9000    0.95x  beam",
-        "without vectorize(axis=a1)                                 90.00        -  random",
-        "failed: crashed: signal 11  [with unroll(axis=b)]",
-        "illegal: vectorize(axis=a1): no loop 'a1'  [without tile(axis=a, size=4), and 1 more]",
-    ]
-
-
 def test_forms_of_one_kernel_are_printed_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -351,9 +263,3 @@ def test_a_form_needs_one_kernel_and_excludes_a_trace(capsys: pytest.CaptureFixt
     assert "--stage and --trace exclude each other" in capsys.readouterr().err
     assert run(["explain", "mlp", "--stage", "loops"]) == 1
     assert "error: model mlp has 3 kernels; name one: 'matmul" in capsys.readouterr().err
-
-
-def test_device_that_shows_no_machine_code_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["explain", "mlp", "--kernel", "matmul 10x512", "--stage", "asm"]
-    assert run([*words, "--device", "null:sm_90a"]) == 1
-    assert "device null:sm_90a: its compiler shows no machine code" in capsys.readouterr().err

@@ -10,9 +10,7 @@ import termios
 import pytest
 
 from tunegrad.cli.output import page_width, wrapped
-from tunegrad.cli.tables import printer, show_text, table
-from tunegrad.cli.tables.printer import ms
-from tunegrad.reports import ShowRow
+from tunegrad.cli.tables import printer, table
 
 HEADER = ("kernel", "uses", "share %", "default ms", "gain (95 %)", "candidates")
 ROWS = [
@@ -62,11 +60,6 @@ def test_cells_of_a_terminal_are_escaped(monkeypatch: pytest.MonkeyPatch) -> Non
     assert "\\x1b" in found
 
 
-def test_no_row_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(printer, "page_width", lambda: 120)
-    assert "candidates" in table(HEADER, [], left=("kernel",)).splitlines()[0]
-
-
 def test_width_is_that_of_stdout_where_it_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     master, slave = pty.openpty()
     try:
@@ -94,17 +87,3 @@ def test_long_lines_break_between_words_and_keep_their_indent() -> None:
     ]
     assert wrapped(text, 100) == text
     assert wrapped("x" * 50 + " y", 20) == "x" * 50 + "\n  y"
-
-
-def test_name_of_two_lines_is_shown_on_one() -> None:
-    row = ShowRow("k", "0" * 32, 1, "miss", "", "default", layers=("a\nb",))
-    assert "in the model: a\\nb\n" in show_text([row])
-
-
-def test_short_times_have_digits() -> None:
-    assert [ms(x) for x in (0.0, 0.0000412, 0.00123, 12.0)] == [
-        "0.0000",
-        "0.000041",
-        "0.0012",
-        "12.00",
-    ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import time
-from dataclasses import replace
 from math import inf
 
 import pytest
@@ -12,7 +11,6 @@ from rich.console import Console
 
 from tunegrad.cli.progress.live import LiveObserver
 from tunegrad.cli.progress.plain import STOPPING, LineObserver
-from tunegrad.cli.tables import count_text, duration, ms, table
 from tunegrad.events import (
     BudgetSpent,
     CandidateMeasured,
@@ -20,12 +18,10 @@ from tunegrad.events import (
     KernelFinished,
     KernelStanding,
     KernelStarted,
-    MachineBusy,
     ModelEstimated,
     PhaseStarted,
     SessionStarted,
     Stopping,
-    Warned,
 )
 from tunegrad.trial import Status
 
@@ -115,29 +111,11 @@ def test_lines_name_each_phase_with_stamps_that_only_grow() -> None:
     ]
 
 
-def test_lines_say_what_a_kernel_came_to_when_that_changed() -> None:
-    def finished(best_s: float) -> KernelFinished:
-        return KernelFinished("conv_3x3", "k1", 0.004, best_s, 95.0, "tile(a, 4)", {"ok": 9})
-
-    written = lines([SESSION, finished(inf), KERNEL, 5.0, *map(finished, (0.002, 0.00199, 0.001))])
-    assert written[1:] == [
-        "[0:05] conv_3x3: default 4.0000 ms, best 2.0000 ms, 95.0 % of peak",
-        "[0:05] conv_3x3: default 4.0000 ms, best 1.0000 ms, 95.0 % of peak",
-    ]
-
-
 def test_lines_never_say_inf() -> None:
     unknown = KernelFinished("c", "k", inf, 0.001, 9.0, "")
     written = lines([SESSION, KernelFinished("c", "k", inf, inf, 0.0, ""), unknown, Stopping()])
     assert written[1:] == ["[0:00] c: best 1.0000 ms, 9.0 % of peak", STOPPING]
     assert "inf" not in "".join(written)
-
-
-def test_lines_pass_warnings_on() -> None:
-    assert lines([Warned("two clocks disagree"), MachineBusy(1.2, "others use 1.2 CPUs")]) == [
-        "warning: two clocks disagree",
-        "warning: others use 1.2 CPUs",
-    ]
 
 
 @pytest.fixture
@@ -201,13 +179,6 @@ def test_live_clock_ticks_without_events(console: Console) -> None:
     assert "1:11 of 5:00" in shown(console)
 
 
-def test_live_counts_what_earlier_sessions_spent(console: Console) -> None:
-    observer = LiveObserver(console, Clock(), a_second=0.0)
-    observer.observe(replace(SESSION, before_s=100.0))
-    assert "1:40 of 5:00" in picture(observer, console)
-    observer.close()
-
-
 @pytest.mark.parametrize(("width", "height"), [(40, 12), (80, 24), (120, 40), (20, 5)])
 def test_live_picture_fits_the_terminal(width: int, height: int) -> None:
     console = a_console(width, height)
@@ -233,46 +204,3 @@ def test_live_says_at_once_that_it_is_stopping(console: Console) -> None:
         observer.observe(event)
     assert STOPPING in picture(observer, console)
     observer.close()
-
-
-def test_live_leaves_a_picture_without_a_running_clock(console: Console) -> None:
-    observer = LiveObserver(console, Clock(), a_second=0.0)
-    for event in RUNNING:
-        observer.observe(event)
-    observer.close()
-    observer.close()
-    assert "* search" in shown(console)
-    assert "heaviest" not in shown(console).splitlines()[-1]
-
-
-def test_live_prints_warnings_as_they_stand(console: Console) -> None:
-    observer = LiveObserver(console, Clock(), a_second=0.0)
-    observer.observe(Warned("kernel[0] is odd"))
-    observer.close()
-    assert "warning: kernel[0] is odd" in shown(console)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0:00"), (61.4, "1:01"), (3600, "1:00:00"), (59.9, "1:00"), (-3, "0:00")],
-)
-def test_duration_reads_like_a_clock(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
-
-
-@pytest.mark.parametrize(
-    ("value", "text"), [(None, "-"), (0.12345, "0.1235"), (12.345, "12.35"), (123.45, "123.5")]
-)
-def test_ms_keeps_the_digits_worth_reading(value: float | None, text: str) -> None:
-    assert ms(value) == text.replace("12.35", f"{12.345:.2f}").replace("123.5", f"{123.45:.1f}")
-
-
-def test_count_text_names_failures_only_where_there_are_some() -> None:
-    assert (count_text({}), count_text({"ok": 3, "wrong": 0})) == ("0", "3")
-    assert count_text({"ok": 3, "wrong": 2, "crashed": 1}) == "6 (1 crashed, 2 wrong)"
-
-
-def test_table_aligns_its_columns() -> None:
-    assert table(("name", "n"), [("a", "10"), ("long name", "2")], left=("name",)) == (
-        "name        n\n---------  --\na          10\nlong name   2"
-    )

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 from kernel_corpus import corpus_kernel
-from store_exports import WORLD, decision, latency, make, promotion, trial
+from store_exports import WORLD, latency, make, trial
 from store_trials import EVIDENCE, HERE, KERNEL, KEY, numbered
 
 from tunegrad.cli.app import run
@@ -150,24 +150,6 @@ def test_store_import_of_no_file_is_one_line(tmp_path, out):
     assert not (tmp_path / "b.db").exists()
 
 
-def test_store_merge_says_what_it_took(path, tmp_path, out):
-    other = make(
-        tmp_path / "b.db", Contents(trials=(trial(5),), promotions=(promotion(trial(5), 1e-4),))
-    )
-    assert run(["store", "merge", str(path), str(other), "--store", str(tmp_path / "all.db")]) == 0
-    assert out()[0].splitlines()[2:] == [
-        "trials           0      5",
-        "promotions       0      2",
-        "decisions        0      1",
-        "latencies        0      1",
-        "winners          0      1",
-        (
-            f"{tmp_path / 'all.db'} took in 2 stores; 0 winners changed, 0 trials have another "
-            "store's better evidence"
-        ),
-    ]
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -197,23 +179,6 @@ def test_store_diff_exits_3_and_shows_times_and_evidence(path, tmp_path, out):
         f"matmul_64  {KEY}  a / b 0.50",
         "    a: 1.0000 ms (mannwhitneyu p=0.001, 1 samples)  tile(axis=m, size=2)",
         "    b: 2.0000 ms (fastest, no promotion, 3 samples)  tile(axis=m, size=1)",
-    ]
-
-
-def test_store_diff_shows_other_decisions_and_latencies_side_by_side(path, tmp_path, out):
-    other = replace(
-        WORLD, decisions=(decision("direct"),), latencies=(latency(1e-3), latency(4e-3, at=6000.0))
-    )
-    assert run(["store", "diff", str(path), str(make(tmp_path / "b.db", other))]) == 3
-    assert out()[0].splitlines() == [
-        f"variant of matmul_64  {KEY}: a winograd2, b direct",
-        "latency of mlp, tuned, the newest: a 2.0000 ms, b 4.0000 ms, a / b 0.50",
-        "1 winners are the same, 0 differ",
-    ]
-    same = replace(WORLD, latencies=(latency(4e-3),))
-    assert run(["store", "diff", str(path), str(make(tmp_path / "c.db", same)), "--json"]) == 0
-    assert json.loads(out()[0])["latencies"] == [
-        {"model": "mlp", "a_s": 2e-3, "b_s": 4e-3, "ratio": 0.5}
     ]
 
 
@@ -264,38 +229,6 @@ def test_store_history_shows_a_schedule_that_was_measured_again(tmp_path, out):
     ]
 
 
-def test_store_history_leaves_out_what_is_older(path, out):
-    assert run(["store", "history", "mlp", "--store", str(path), "--since", "30d"]) == 0
-    assert out()[0] == "mlp\n\nnothing to list\n"
-    assert run(["store", "history", "mlp", "--store", str(path), "--since", "soon"]) == 2
-    assert "'soon' is not an age such as 12h, 30d or 8w" in out()[1]
-
-
-def test_store_history_of_what_nobody_knows_names_the_models(path, out):
-    assert run(["store", "history", "mpl", "--store", str(path)]) == 1
-    assert out()[1].endswith("; models with latencies: mlp\n")
-
-
-def test_store_why_shows_decisions_about_the_kernel_on_this_machine(tmp_path, out):
-    here = fingerprint(host_target(1))
-    made = replace(
-        WORLD, decisions=(replace(decision("winograd2"), fingerprint=here), decision("elsewhere"))
-    )
-    path = make(tmp_path / "a.db", made)
-    assert run(["store", "why", "matmul_64", "--store", str(path), "--threads", "1"]) == 0
-    text = out()[0]
-    assert "decisions about it on this machine:\n" in text
-    assert "winograd2" in text
-    assert "elsewhere" not in text
-
-
-def test_store_stats_count_decisions_and_latencies(path, out):
-    assert run(["store", "stats", "--store", str(path)]) == 0
-    lines = [line.split() for line in out()[0].splitlines()]
-    assert ["decisions", "1"] in lines
-    assert ["latencies", "of", "models", "1"] in lines
-
-
 def test_store_why_shows_every_field_and_the_evidence(path, out):
     assert run(["store", "why", "matmul_64", "--store", str(path), "--threads", "1"]) == 0
     text, _ = out()
@@ -310,12 +243,6 @@ def test_store_why_shows_every_field_and_the_evidence(path, out):
         "  candidates: 2 ok, 1 wrong, 1 crashed; the fastest took 1.0000 ms when it was searched"
         in lines
     )
-
-
-def test_store_why_is_data_with_json(path, out):
-    assert run(["store", "why", KEY[:8], "--store", str(path), "--json"]) == 0
-    data = json.loads(out()[0])
-    assert (data["outcome"], data["kernel"], len(data["promotions"])) == ("miss", "matmul_64", 1)
 
 
 def test_store_verify_salvages_what_is_sound(tmp_path, out):
@@ -358,23 +285,3 @@ def test_store_verify_names_kernels_that_are_not_read_back_and_calls_them_no_dam
 
 def test_store_text_is_escaped_before_it_reaches_a_terminal():
     assert plain("a\x1b[2J\nb\u202e") == r"a\x1b[2J\nb\u202e"
-
-
-def test_store_commands_all_have_an_example():
-    from tools.docs.cli_page import help_texts
-
-    texts = {name: text for name, text in help_texts() if name.startswith("tunegrad store ")}
-    names = {name.split()[-1] for name in texts}
-    assert names == {
-        "list",
-        "stats",
-        "verify",
-        "history",
-        "why",
-        "diff",
-        "export",
-        "import",
-        "merge",
-        "prune",
-    }
-    assert all("Example:" in text for text in texts.values())

@@ -100,13 +100,6 @@ def test_links_lead_somewhere() -> None:
     assert of_documents(broken_links) == {}
 
 
-def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
-    (tmp_path / "a.md").write_text(
-        "# A b\n[a](#a-b) [b](#b) [c](c.md) [d](https://d.e/f.md)\n", encoding="utf-8"
-    )
-    assert broken_links(tmp_path / "a.md") == ["#b", "c.md"]
-
-
 def test_site_lists_every_page_once() -> None:
     """The site has no page without a place; decisions and notebook have lists of their own."""
     docs = ROOT / "docs"
@@ -129,20 +122,6 @@ def leaving_links(document: Path) -> list[str]:
 
 def test_links_of_the_site_stay_in_it() -> None:
     assert of_documents(leaving_links) == {}
-
-
-def headless_rows(text: str) -> list[str]:
-    """Rows of tables that begin without a header and its rule, which Markdown shows as text."""
-    blocks = re.findall(r"^\| .*(?:\n\|.*)*", prose(text), re.MULTILINE)
-    return [rows for rows in blocks if not re.match(r"\|.*\n\|[-:| ]+\|(?:\n|$)", rows)]
-
-
-def test_rows_stand_under_a_header() -> None:
-    assert of_documents(lambda path: headless_rows(path.read_text(encoding="utf-8"))) == {}
-
-
-def test_rows_without_a_header_are_found() -> None:
-    assert headless_rows("| a | b |\n|---|---|\n| 1 | 2 |\n\n| 3 | 4 |\n") == ["| 3 | 4 |"]
 
 
 def git(*words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
@@ -170,23 +149,6 @@ def test_revisions_that_documents_name_are_in_the_repository() -> None:
     told = git("cat-file", "--batch-check", typed=named).stdout.splitlines()
     assert [line for line in told if line.endswith(" missing")] == []
     assert len(told) == len(MADE_FROM)
-
-
-def test_documents_name_revisions() -> None:
-    assert {path.name for path, _ in MADE_FROM} >= {"STORE.md", "REGRESS.md"}
-
-
-def test_notebook_lists_its_files() -> None:
-    folder = ROOT / "docs" / "notebook"
-    listed = re.findall(r"\]\((\S+\.md)\)", (folder / "README.md").read_text(encoding="utf-8"))
-    assert sorted(listed) == sorted(p.name for p in folder.glob("*.md") if p.name != "README.md")
-
-
-def test_glossary_has_forty_words_whose_files_exist() -> None:
-    words, _ = (ROOT / "docs" / "GLOSSARY.md").read_text(encoding="utf-8").split("\n## One word", 1)
-    entries = re.findall(r"^- \*\*[\w ]+\*\* \(`([\w/.]+)`", words, re.MULTILINE)
-    assert len(entries) == 40
-    assert [path for path in entries if not (ROOT / "tunegrad" / path).exists()] == []
 
 
 def test_readme_example_prints_what_it_shows(tmp_path: Path) -> None:
@@ -218,28 +180,3 @@ def test_readme_example_prints_what_it_shows(tmp_path: Path) -> None:
     assert printed[:2] == [f"{kernel} miss kernel: not in the store" for kernel in kernels[:2]]
     assert re.fullmatch(r"\d+ .+ miss kernel: not in the store", printed[2])
     assert printed[3:] == shown.splitlines()[3:]
-
-
-@pytest.mark.parametrize("page", ["PERFORMANCE.md", "PERFORMANCE_XEON.md"])
-def test_readme_headline_is_a_row_of_the_table_whose_commands_are_above_it(page: str) -> None:
-    """Of the figures before a page's name, the last two are ours, tuned, and the fastest peer's."""
-    before = README.split(f"([docs/{page}]", 1)[0].rsplit(". ", 1)[-1]
-    ours, peer = re.findall(r"(\d+\.\d+) ms|(\d+\.\d+)\s*$", before)
-    head, table = (ROOT / "docs" / page).read_text(encoding="utf-8").split("| workload |", 1)
-    assert "\n    python -m benchmarks.peers --suite models --threads 2" in head
-    (row,) = re.findall(r"^\| resnet18 \| (.*) \|$", table.split("\n\n", 1)[0], re.MULTILINE)
-    _default, tuned, *peers, _ratio = (float(cell) for cell in row.split(" | "))
-    assert (float(ours[0]), float(peer[1])) == (round(tuned, 1), round(min(peers), 1))
-
-
-def test_every_lint_ignore_is_explained() -> None:
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    block = text.split("\nignore = [\n", 1)[1].split("\n]", 1)[0]
-    rules = [(line.split('"')[1], "#" in line) for line in block.splitlines()]
-    # Rules of one family in a row share the reason that stands at their head.
-    bare = [
-        rule
-        for i, (rule, explained) in enumerate(rules)
-        if not explained and (i == 0 or not rule.startswith(rules[i - 1][0][:2]))
-    ]
-    assert bare == []

@@ -6,8 +6,6 @@ import re
 import shlex
 from pathlib import Path
 
-from click.testing import CliRunner
-
 from tunegrad.cli.regress import regress
 
 PAGE = (Path(__file__).parents[2] / "docs" / "REGRESS.md").read_text(encoding="utf-8")
@@ -22,10 +20,3 @@ def test_every_sweep_of_the_page_takes_its_options_and_finds_its_file() -> None:
         with regress.make_context("regress", words) as context:
             assert context.params["config"] == "nightly"
             assert context.params["markdown"] == "nightly.md"
-
-
-def test_the_job_reports_the_sweep_s_own_exit_code() -> None:
-    assert "|| code=$?" in PART
-    assert "exit ${code:-0}" in PART
-    said = CliRunner().invoke(regress, ["--help"]).output
-    assert "Exits with 3 where something got slower" in said

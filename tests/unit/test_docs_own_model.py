@@ -18,7 +18,3 @@ def test_examples_of_own_models_run():
     assert names["probabilities"].shape == (8, 10)
     assert names["scores"].shape == (2, 1000)
     assert names["names"] == ["body.0.weight", "body.0.bias", "head.weight", "head.bias"]
-
-
-def test_there_are_six_examples():
-    assert len(EXAMPLES) == 6

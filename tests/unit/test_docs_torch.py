@@ -20,7 +20,3 @@ def test_examples_of_pytorch_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         exec(compile(text, "TORCH.md", "exec"), names)  # noqa: S102 - our own page
     expected = names["module"](names["x"]).detach().numpy()  # type: ignore[operator]
     assert abs(names["numbers"] - expected).max() < 1e-5  # type: ignore[operator]
-
-
-def test_there_are_three_examples() -> None:
-    assert len(EXAMPLES) == 3

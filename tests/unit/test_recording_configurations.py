@@ -4,22 +4,17 @@ believed.
 
 from __future__ import annotations
 
-import copy
 import json
-from collections.abc import Iterator
-from itertools import pairwise, product
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import search_bench as bench_command
-from benchmarks import space as space_command
-from benchmarks.recorded import Read, RecordedSpace, read_recording, write_recording, write_t4
+from benchmarks.recorded import Read, RecordedSpace, read_recording
 from benchmarks.recorded.bench import find_spaces, search_bench
-from tunegrad.errors import IllegalAction, StoreError
+from tunegrad.errors import IllegalAction
 from tunegrad.opts import DefaultChooser, TraceChooser
-from tunegrad.search import searcher_names
 from tunegrad.trial import Status
 
 # As Kernel Tuner writes it: no header of ours, "compilation" for the schema's "compilation_time",
@@ -114,45 +109,8 @@ def test_configuration_that_was_not_measured_is_illegal(tmp_path: Path) -> None:
     )
 
 
-def test_values_that_compare_equal_stay_apart_and_numbers_are_in_order(tmp_path: Path) -> None:
-    values = ["1", 1, 1.0, True, 10, 9, 0.5, False, "a b=2"]
-    document = json.loads(WRITTEN)
-    document["results"] = [
-        {
-            **document["results"][0],
-            "configuration": {"v": value},
-            "measurements": [time_of(0.1 * (i + 1))],
-        }
-        for i, value in enumerate(values)
-    ]
-    found = read(tmp_path, document)
-    assert found.problems == ()
-    (question,) = found.recording.questions
-    shown = [(type(v).__name__, v) for v in question.options]
-    assert shown == [
-        ("bool", False), ("bool", True), ("str", "0.5"), ("int", 1), ("str", "1.0"), ("int", 9),
-        ("int", 10),
-        ("str", "1"), ("str", "a b=2"),
-    ]  # fmt: skip
-    assert len({t.actions for t in found.recording.trials}) == len(values)
-
-
 def time_of(value: object, unit: str = "ms", name: str = "time") -> dict[str, object]:
     return {"name": name, "value": value, "unit": unit}
-
-
-@pytest.mark.parametrize(
-    ("unit", "seconds"),
-    [("s", 4.0), ("ms", 4e-3), ("us", 4e-6), ("\u00b5s", 4e-6), ("milliseconds", 4e-3)],
-)
-def test_time_is_what_the_objective_names_in_its_unit(
-    tmp_path: Path, unit: str, seconds: float
-) -> None:
-    measured = [time_of(1.0), time_of(4.0, unit, "kernel_time")]
-    document = changed(("measurements", measured), ("objectives", ["kernel_time"]))
-    assert read(tmp_path, document).recording.trials[1].measurement.seconds == pytest.approx(
-        seconds
-    )
 
 
 @pytest.mark.parametrize(
@@ -238,53 +196,6 @@ def test_result_that_is_no_good_is_a_failure(
     assert (trial.measurement.status, trial.measurement.samples_s) == (status, ())
 
 
-def test_file_without_a_sound_result_says_why(tmp_path: Path) -> None:
-    document = changed(("measurements", [time_of(2.0, "GFLOP/s")]))
-    document["results"] = [document["results"][1]]
-    with pytest.raises(
-        StoreError,
-        match=r"holds no sound trial; the first of 1 problems is: results row 0: objective",
-    ):
-        read(tmp_path, document)
-    with pytest.raises(StoreError, match=r"schema_version is '2', not '1\.0\.0'"):
-        read(tmp_path, {**changed(), "schema_version": "2"})
-
-
-def places(node: Any) -> Iterator[tuple[Any, Any]]:
-    """(container, key) of every value in a document."""
-    for key, value in list(node.items() if isinstance(node, dict) else enumerate(node)):
-        yield node, key
-        if isinstance(value, dict | list):
-            yield from places(value)
-
-
-@pytest.mark.parametrize(
-    "junk", [None, [], {}, "x\x00", "\ud800", -1, 1e308, [[[]]], {"name": {}}, True]
-)
-def test_junk_anywhere_is_reported_or_refused(tmp_path: Path, junk: object) -> None:
-    count = len(list(places(json.loads(WRITTEN))))
-    for i in range(count):
-        document = json.loads(WRITTEN)
-        container, key = list(places(document))[i]
-        container[key] = copy.deepcopy(junk)
-        try:
-            recording = read(tmp_path, document).recording
-        except StoreError:
-            continue
-        RecordedSpace(recording).defaults()
-        assert all(t.measurement.ran == bool(t.measurement.samples_s) for t in recording.trials)
-
-
-def test_results_of_another_tuner_are_not_written(tmp_path: Path) -> None:
-    recording = read(tmp_path, WRITTEN).recording
-    for write in (write_recording, write_t4):
-        with pytest.raises(
-            StoreError, match="results of another tuner are read for search-bench, and not written"
-        ):
-            write(tmp_path / "out", recording)
-    assert not (tmp_path / "out").exists()
-
-
 def tuned(place: Path) -> Path:
     """What a tuner found on every one of 240 configurations; three of twenty are ruled out, one of
     ten fails.
@@ -324,21 +235,6 @@ def tuned(place: Path) -> Path:
     return file
 
 
-def test_search_bench_plays_every_searcher_on_another_tuners_results(tmp_path: Path) -> None:
-    (space,) = find_spaces([tuned(tmp_path)])
-    assert space.problems == ()
-    assert space.recording.points == 204
-    report = search_bench([space], seeds=2, trials=24)
-    curves = {row.searcher: row.curve for row in report.rows}
-    assert curves.keys() == set(searcher_names())
-    assert len({curve[0] for curve in curves.values()}) == 1  # all begin with the default
-    assert all(a >= b for curve in curves.values() for a, b in pairwise(curve))
-    again = search_bench([space], ["beam"], seeds=2, trials=24)
-    assert {row.searcher: row.curve for row in again.rows} == {
-        name: curves[name] for name in ("random", "beam")
-    }
-
-
 def test_search_bench_reaches_the_optimum_of_another_tuners_results(tmp_path: Path) -> None:
     report = search_bench(
         find_spaces([tuned(tmp_path)]), ["exhaustive", "beam"], seeds=1, trials=1000
@@ -346,32 +242,3 @@ def test_search_bench_reaches_the_optimum_of_another_tuners_results(tmp_path: Pa
     assert report.spaces[0].trials == 203
     assert report.spaces[0].best_ms == pytest.approx(0.1 * 1.0 * 1.0 * 1.1 * 1.1 * 1.05)
     assert {row.curve[-1] for row in report.rows if row.searcher != "random"} == {0.0}
-
-
-def test_commands_read_another_tuners_results(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = str(tuned(tmp_path))
-    assert space_command.main(["show", file]) == 0
-    assert "x (5), y (4), width (3), cached (2), unroll (2)" in capsys.readouterr().out
-    assert (
-        bench_command.main(
-            [
-                "--spaces",
-                file,
-                "--searchers",
-                "beam",
-                "--seeds",
-                "2",
-                "--trials",
-                "16",
-            ]
-        )
-        == 0
-    )
-    assert "tuned" in capsys.readouterr().out
-    assert space_command.main(["convert", file, str(tmp_path / "out"), "--format", "tunegrad"]) == 1
-    assert (
-        "results of another tuner are read for search-bench, and not written"
-        in capsys.readouterr().err
-    )

@@ -126,16 +126,6 @@ def test_a_model_that_lacked_processors_is_said_and_stored_as_such(
     assert state["encoder"]["lacking_cpus"] == 0.0
 
 
-def test_sweep_stores_how_often_a_kernel_is_launched(
-    words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    script(monkeypatch, times, times)
-    assert run(words) == 0
-    with open_store(tmp_path / "a.db") as store:
-        (row,) = store.latencies("mlp: matmul")
-    assert dict(row.versions)["uses"] == 3.0
-
-
 # ---- exit codes, files and JSON, over twenty nights
 
 
@@ -180,16 +170,6 @@ def test_exit_code_is_3_for_a_regression_and_0_once_it_is_accepted(
     assert run(words) == 1
     night.failed = ()
     assert run(words) == 0
-
-
-def test_blessing_says_what_it_accepted(
-    night: Night, words: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([*words, "--bless", "meant"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith(f"accepted: {MODEL}")
-    assert lines[-1] == f"{len(lines) - 1} level{'s' * (len(lines) > 2)} accepted: meant"
-    assert night.count == 0
 
 
 @pytest.mark.parametrize("option", ["--junit", "--markdown"])

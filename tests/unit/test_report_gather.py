@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 
 import pytest
 
@@ -106,18 +105,6 @@ def test_parameters_have_their_importance_and_the_worth_of_the_winners_values() 
     assert 0.9 < vectorize.importance <= 1.0
 
 
-def test_importance_of_what_explains_nothing_is_near_none() -> None:
-    draw = Random(7)
-    trials = [
-        trial(KEY, "", f"tile(axis=a, size={draw.randrange(40)})", draw.uniform(1.0, 2.0), float(n),
-            "random", "s")
-        for n in range(400)
-    ]  # fmt: skip
-    found = search_of(trials, {id(t): 1.0 for t in trials}, "")
-    assert found is not None
-    assert found.parameters[0].importance < 0.1
-
-
 def test_neighbours_are_one_action_away_the_fastest_first(tmp_path: Path) -> None:
     rows = [
         (WINNER, 1e-3), ("tile(axis=b, size=8) vectorize(axis=b1)", 2e-3),
@@ -174,10 +161,6 @@ def test_session_that_did_not_end_has_the_kernels_that_it_planned(tmp_path: Path
     assert page.left == 1
 
 
-def test_session_took_what_its_parts_add_up_to(tmp_path: Path) -> None:
-    assert page_of(tmp_path).line.seconds == 8.5  # its row began later than its work
-
-
 def test_sources_say_who_proposed_what(tmp_path: Path) -> None:
     beam, default = page_of(tmp_path).sources
     assert (beam.origin, beam.candidates, beam.failed) == ("portfolio:beam", 3, 1)
@@ -199,23 +182,6 @@ def test_failures_that_differ_in_numbers_only_are_one_kind(tmp_path: Path) -> No
     assert only.message == "worker 12: off by 0.3"
 
 
-def test_seconds_are_those_of_the_session_the_largest_first(tmp_path: Path) -> None:
-    assert page_of(tmp_path).seconds == (("timing", 5.0), ("asking", 3.0), ("other", 0.5))
-
-
-def test_older_session_has_the_seconds_of_its_trials(tmp_path: Path) -> None:
-    assert page_of(tmp_path, with_facts=False).seconds == (
-        ("compile (all processes)", pytest.approx(1.0)),
-        ("timing (all processes)", pytest.approx(0.5)),
-    )
-
-
-def test_whole_model_has_a_gain_by_pairs(tmp_path: Path) -> None:
-    (latency,) = page_of(tmp_path).line.latencies
-    assert (latency.default_s, latency.tuned_s) == (2e-3, 1e-3)
-    assert latency.interval == gain_interval(BEFORE, AFTER)
-
-
 def gathered(tmp_path: Path, *asked: str) -> ReportPage:
     return gather(store_of(tmp_path / "a.db", "a1", "a2", "b1"), *asked)
 
@@ -228,10 +194,6 @@ def test_store_has_the_newest_session_of_a_model_and_all_in_its_list(tmp_path: P
     assert [len(h.rows) for h in page.histories] == [3]
 
 
-def test_session_is_named_by_the_beginning_of_its_id(tmp_path: Path) -> None:
-    assert gathered(tmp_path, "a2").pages[0].line.id == "a2"
-
-
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
@@ -242,18 +204,6 @@ def test_session_is_named_by_the_beginning_of_its_id(tmp_path: Path) -> None:
 def test_unknown_session_is_an_error(tmp_path: Path, asked: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         gathered(tmp_path, asked)
-
-
-def test_model_without_a_session_is_an_error(tmp_path: Path) -> None:
-    path = store_of(tmp_path / "a.db", "a1")
-    with pytest.raises(ConfigError, match=r"no session of model 'other'; it has .* small"):
-        gather(path, "", ["other"])
-
-
-def test_store_without_a_session_is_an_error(tmp_path: Path) -> None:
-    open_store(tmp_path / "a.db", "write").close()
-    with pytest.raises(ConfigError, match="no session that measured anything"):
-        gather(tmp_path / "a.db")
 
 
 def test_changes_of_level_are_where_a_judge_says(tmp_path: Path) -> None:
@@ -306,16 +256,6 @@ def test_peer_of_a_sweep_is_no_kernel(tmp_path: Path) -> None:
     )
     assert [k.name for k in page.kernels] == ["matmul"]
     assert [(p.model, p.peer, p.seconds) for p in page.peers] == [("small", "ort", 7e-3)]
-
-
-@pytest.mark.parametrize("uses", [{}, {"uses": "many"}, {"uses": 0.0}])
-def test_older_sweep_says_that_it_does_not_know_how_often(
-    tmp_path: Path, uses: dict[str, float | str]
-) -> None:
-    rows = sweep_row("small", 9e-3, "n1"), sweep_row("small: matmul", 1e-3, "n1", **uses)
-    page = sweep_page(tmp_path, *rows)
-    (kernel,) = page.kernels
-    assert (kernel.uses, kernel.layers) == (1, "in small, launched an unknown number of times")
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from html import escape
 from html.parser import HTMLParser
@@ -94,14 +92,6 @@ def test_ids_are_distinct_and_every_reference_is_one(tmp_path: Path) -> None:
     assert set(re.findall(r'(?:href="#|url\(#)([^")]*)', page)) <= set(ids)
 
 
-def test_every_colour_is_one_of_the_page(tmp_path: Path) -> None:
-    store_of(tmp_path / "a.db", "s1", "s2")
-    charts = re.findall(r"<svg.*?</svg>", report(tmp_path), re.DOTALL)
-    assert charts
-    assert not [c for c in charts if re.search(r"(?:fill|stroke): ?#", c)]
-    assert {n for c in charts for n in re.findall(r"var\(--(\w+)\)", c)} <= set(COLOURS)
-
-
 def luminance(colour: str) -> float:
     """Relative luminance, as WCAG 2 defines it."""
     parts = (int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5))
@@ -125,22 +115,6 @@ def test_text_has_a_contrast_of_four_and_a_half_and_drawings_of_three(dark: bool
 def test_equal_stores_give_equal_files(tmp_path: Path) -> None:
     store_of(tmp_path / "a.db", "s1")
     assert report(tmp_path) == report(tmp_path)
-
-
-def test_gains_have_intervals_and_those_with_one_inside_are_no_difference(tmp_path: Path) -> None:
-    store_of(tmp_path / "a.db", "s1")
-    text = Seen(report(tmp_path, "--session", "last")).text
-    assert "2.00x (1.90 to 2.10)" in text
-    assert "the same schedule" in text
-    assert "its code: instructions 37, spills 0" in text
-    assert "1 candidate;" in text
-    assert "1 candidates" not in text
-    from tunegrad.cli.html.sections import gain
-
-    assert Seen(gain(1.02, (0.98, 1.05))).text == "no difference (0.98 to 1.05)"
-    assert Seen(gain(1.01, (1.002, 1.01))).text == "1.010x (1.002 to 1.010)"
-    assert Seen(gain(0.5, (0.4, 0.6))).text == "0.50x (0.40 to 0.60)"
-    assert Seen(gain(1.5, None)).text == "1.50x (no interval)"
 
 
 def test_page_of_a_sweep_has_its_findings_and_its_peers(tmp_path: Path) -> None:
@@ -168,20 +142,6 @@ def test_file_that_can_not_be_written_is_an_error(
     assert "can not be written" in capsys.readouterr().err
 
 
-def test_wrong_output_is_said_before_anything_heavy_is_imported(tmp_path: Path) -> None:
-    store_of(tmp_path / "a.db", "s1")
-    program = (
-        "import sys; from tunegrad.cli.app import run; "
-        f"code = run(['report', '--store', {str(tmp_path / 'a.db')!r}, '-o', {str(tmp_path)!r}]); "
-        "print(code, [n for n in ('numpy', 'llvmlite', 'matplotlib') if n in sys.modules])"
-    )
-    said = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
-    assert said.stdout == "1 []\n"
-    assert "can not be written" in said.stderr
-
-
 def test_every_kernel_of_a_table_leads_to_its_part_and_back(tmp_path: Path) -> None:
     store_of(tmp_path / "a.db", "s1")
     page = report(tmp_path, "--session", "last")
@@ -191,38 +151,6 @@ def test_every_kernel_of_a_table_leads_to_its_part_and_back(tmp_path: Path) -> N
     assert contents
     parts = re.findall(r'<section id="(s0-\w+)"', page)
     assert re.findall(r'href="#([^"]+)"', contents[0])[: len(parts)] == parts
-
-
-def test_page_names_the_machine_and_warns_where_others_used_it(tmp_path: Path) -> None:
-    here = Fingerprint(
-        (("cores", "2"), ("cpu_name", "EPYC 9"), ("device", "cpu"), ("l2", "1048576"),
-         ("os", "linux-x86_64"), ("threads", "2"))
-    )  # fmt: skip
-    with open_store(tmp_path / "a.db", "write") as store:
-        write_session(store, "quiet", here=here)
-        write_session(store, "busy", here=here, others_cpus=0.8)
-    quiet = Seen(report(tmp_path, "--session", "quiet")).text
-    busy = Seen(report(tmp_path, "--session", "busy")).text
-    for said in ("cpu, 2 threads of EPYC 9", "1024 KiB", "linux-x86_64", "FMA peak100 GFLOP/s"):
-        assert said in quiet
-    assert "meanwhile" not in quiet
-    assert "other processes used 0.8 of the 2 CPUs meanwhile" in busy
-
-
-def test_schedule_is_a_difference_to_the_default_one(tmp_path: Path) -> None:
-    store_of(tmp_path / "a.db", "s1")
-    page = report(tmp_path)
-    assert "<ins>+ tile(axis=b, size=16)\n</ins><ins>+ vectorize(axis=b1)\n</ins>" in page
-
-
-def test_sessions_stand_side_by_side(tmp_path: Path) -> None:
-    store_of(tmp_path / "a.db", "s1", "s2")
-    (table,) = re.findall(
-        '<table class="stacked" aria-label="kernels by session">.*?</table>',
-        report(tmp_path, "--session", "s2"), re.DOTALL,
-    )  # fmt: skip
-    assert table.count(">1.0000<") == 2  # in this session, and in the one before
-    assert "Beside the sessions" not in report(tmp_path, "--session", "s1")
 
 
 def test_five_thousand_candidates_are_less_than_a_megabyte(tmp_path: Path) -> None:

@@ -4,16 +4,13 @@ page.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from tools import slow_tests
-from tools.slow_tests import Ran, page, read_record, tree_hash
+from tools.slow_tests import Ran, read_record
 
 FACTS = {"revision": "0123456789ab", "dirty": False, "tree": "aa", "machine": "a machine"}
 PASSED = Ran(
@@ -78,54 +75,3 @@ def test_slow_tests_go_on_where_they_were_stopped() -> None:
     assert slow_tests._left(names, known, "all") == names
     later = [*known, replace(PASSED, test=names[1])]
     assert slow_tests._left(names, later, "failed") == names[3:]
-
-
-def test_slow_tests_page_has_the_newest_tree_with_the_last_outcome_of_each_test() -> None:
-    text = page(
-        [
-            replace(PASSED, tree="old", outcome="failed", why="gone"),
-            replace(PASSED, outcome="failed", why="first"),
-            replace(
-                PASSED, test="tests/a.py::test_a[2]", outcome="failed", why="AssertionError: 1 == 2"
-            ),
-            PASSED,
-        ]
-    )
-    assert "1 failed, 1 passed" in text
-    assert "| `tests/a.py::test_a` | 2 | failed, passed | 122.5 |" in text
-    assert "- `tests/a.py::test_a[2]`: failed: AssertionError: 1 == 2" in text
-    assert "gone" not in text
-    assert "first" not in text
-    assert "as committed" in text
-    assert "not committed" in page([replace(PASSED, dirty=True)])
-
-
-def test_slow_tests_of_another_tree_are_run_again(tmp_path: Path) -> None:
-    def git(*arguments: str) -> None:
-        subprocess.run(["git", *arguments], cwd=tmp_path, check=True, capture_output=True)
-
-    git("init")
-    (tmp_path / "a.py").write_text("1", encoding="utf-8")
-    first = tree_hash(tmp_path)
-    (tmp_path / ".gitignore").write_text("b.py\n", encoding="utf-8")
-    second = tree_hash(tmp_path)
-    (tmp_path / "b.py").write_text("1", encoding="utf-8")
-    assert tree_hash(tmp_path) == second != first
-    (tmp_path / "a.py").write_text("2", encoding="utf-8")
-    assert tree_hash(tmp_path) not in {first, second}
-
-
-def test_slow_tests_need_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    with pytest.raises(SystemExit, match=r"git ls-files: .*not a git repository"):
-        tree_hash(tmp_path)
-
-
-def test_slow_tests_record_is_read_line_by_line(tmp_path: Path) -> None:
-    record = tmp_path / "record.jsonl"
-    assert read_record(record) == []
-    line = {"test": "t", "outcome": "passed", "seconds": 1.0, "why": "", "date": "d", **FACTS}
-    record.write_text(json.dumps(line) + "\n", encoding="utf-8")
-    assert read_record(record) == [
-        Ran("t", "passed", 1.0, "", "d", "0123456789ab", False, "aa", "a machine")
-    ]
