@@ -1,5 +1,5 @@
-"""``import tunegrad`` and ``tunegrad --help`` load few modules and nothing heavy: a start takes what
-they take, on any machine.
+"""``import tunegrad`` and ``tunegrad --help`` load few modules and nothing heavy: a start takes
+what they take, on any machine.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def test_import_loads_few_modules_and_nothing_heavy() -> None:
 def test_help_loads_click_and_little_else() -> None:
     commands = ("tune", "run", "show", "explain", "store", "doctor")
     code = "from tunegrad.cli.app import run; run(['--help'])"
-    modules = loaded(code) - loaded("import click")
-    assert heavy(modules) == set()
-    assert len(modules) < 100, "they were 45 when this was written"
+    modules = loaded(code)
+    assert heavy(modules) == {"click"}
+    assert len(modules) < 250, "they were 148 when this was written, of which click is 103"
     code += "".join(f"; run([{name!r}, '--help'])" for name in commands)
     assert heavy(loaded(code)) == {"click"}
