@@ -120,9 +120,8 @@ def modules() -> list[Path]:
     )
 
 
-def test_every_import_runs_down() -> None:
-    faults = [fault for path in modules() for fault in broken(read(PACKAGE / path), path)]
-    assert not faults, "\n".join(faults)
+def runs_up() -> list[str]:
+    return [fault for path in modules() for fault in broken(read(PACKAGE / path), path)]
 
 
 def test_every_module_has_a_layer() -> None:
@@ -175,8 +174,10 @@ def test_downward_import_is_fine(path: str, source: str) -> None:
     assert broken(Source.of(source), Path(path)) == []
 
 
-def test_nothing_above_the_devices_asks_for_a_kind_of_target() -> None:
-    """Comparing ``kind`` of a target is what a question of ability replaces."""
+def asks_for_a_kind() -> list[str]:
+    """Where something above the devices compares ``kind`` of a target, which a question of ability
+    replaces.
+    """
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         if "devices" in path.relative_to(PACKAGE).parts:
@@ -187,7 +188,7 @@ def test_nothing_above_the_devices_asks_for_a_kind_of_target() -> None:
             names = {x.attr for x in sides if isinstance(x, ast.Attribute)}
             if words & {"cpu", "gpu"} and "kind" in names:
                 found.append(f"{path.relative_to(PACKAGE)}:{node.lineno}")
-    assert found == []
+    return found
 
 
 # ---- faces: what stands outside imports from them, never from the modules behind. The forms of
@@ -222,13 +223,12 @@ def modules_behind(faces: tuple[str, ...], path: Path, source: Source) -> Iterat
                 yield f"{path}:{node.lineno}: imports {name}, not {face}"
 
 
-def test_faces_are_what_others_import() -> None:
-    faults = [
+def passes_faces_by() -> list[str]:
+    return [
         fault
         for path in sorted(PACKAGE.rglob("*.py"))
         for fault in modules_behind(FACES, path.relative_to(ROOT), read(path))
     ]
-    assert not faults, "\n".join(faults)
 
 
 @pytest.mark.parametrize("face", FACES)
@@ -268,7 +268,8 @@ def test_question_words_are_found_at_the_start_of_docstrings_alone(
     assert any(QUESTION.match(text) for _, text in Source.of(source).docstrings) == opens
 
 
-def test_docstrings_of_the_package_open_with_a_verb_or_a_noun() -> None:
+def opens_with_a_question() -> list[str]:
+    """Docstrings that do, where they are more than may."""
     count = 0
     found: list[str] = []
     for path in sorted(PACKAGE.rglob("*.py")):
@@ -276,6 +277,10 @@ def test_docstrings_of_the_package_open_with_a_verb_or_a_noun() -> None:
             count += 1
             if QUESTION.match(text):
                 found.append(f"{path.relative_to(ROOT)}:{line}: {text.splitlines()[0]}")
-    assert len(found) <= SHARE * count, "\n".join(
-        [f"{len(found)} of {count} docstrings open with a question word:", *found]
-    )
+    return found if len(found) > SHARE * count else []
+
+
+def test_imports_run_down_and_by_faces_and_docstrings_open_with_a_verb_or_a_noun() -> None:
+    """One test: it takes seconds to read all files, in each process that does."""
+    rules = (runs_up, asks_for_a_kind, passes_faces_by, opens_with_a_question)
+    assert {rule.__name__: found for rule in rules if (found := rule())} == {}
