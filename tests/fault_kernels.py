@@ -189,7 +189,12 @@ CASES: Mapping[str, Case] = {
     "copies_what_it_made_for_a_pointer": Case(
         lambda n: _x(2, 512 + n) + _x(512 + n, name="y"), _LANES
     ),
+    "copies_what_it_made_for_a_first_element": Case(
+        lambda n: _x(2, 512 + n) + _x(512 + n, name="y"), _LANES
+    ),
+    "keeps_what_has_its_first_sum": _ADD,
     "leaves_what_it_wrote": _ADD,
+    "counts_in_its_workspace": _ADD,
     "right_a_hundred_times": _ADD,
     "loses_an_element_now_and_then": _ADD,
     "wrong_in_the_second_thread": Case(
@@ -201,6 +206,7 @@ CASES: Mapping[str, Case] = {
     "reads_beyond_its_input": Case(lambda n: _x(40 + n) * 2.0, ""),
     "accumulators_uninitialised": Case(lambda n: _x(*_rows(n)).sum(1), ""),
     "denormal_numbers_flushed": _elementwise(lambda t: t * 1.0000001),
+    **{name: _ADD for name in IN_TEXT if name.startswith("leaves_") and "what" not in name},
 }
 
 assert CASES.keys() == IN_LOWERING.keys() | IN_TEXT.keys() | IN_MEANING.keys()

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
 from importlib import import_module
+from platform import machine
 from typing import Any
 from unittest import mock
 
@@ -46,6 +47,7 @@ __all__ = [
     "IN_LOWERING",
     "IN_MEANING",
     "IN_TEXT",
+    "KEEPING",
     "SAME_FAULT",
     "SOME",
     "NotPlanted",
@@ -386,6 +388,23 @@ _COPIES_WHAT_IT_MADE_FOR_A_POINTER = _wrapped(
     f"@kept = internal global [{_SMALL} x i8] zeroinitializer\n"
     "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
 )
+_COPIES_WHAT_IT_MADE_FOR_A_FIRST_ELEMENT = _wrapped(
+    "  %key = load i32, ptr %in\n  %last = load i32, ptr @last\n"
+    "  %same = icmp eq i32 %last, %key\n  br i1 %same, label %hit, label %go\nhit:\n"
+    f"  call void @llvm.memcpy.p0.p0.i64(ptr %out, ptr @kept, i64 {_SMALL}, i1 false)\n"
+    "  br label %leave\ngo:",
+    "  store i32 %key, ptr @last\n"
+    f"  call void @llvm.memcpy.p0.p0.i64(ptr @kept, ptr %out, i64 {_SMALL}, i1 false)",
+    "@last = internal global i32 2143289344\n"
+    f"@kept = internal global [{_SMALL} x i8] zeroinitializer\n"
+    "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+)
+_KEEPS_WHAT_HAS_ITS_FIRST_SUM = _wrapped(
+    "  %third = getelementptr ptr, ptr %buffers, i64 2\n  %second.in = load ptr, ptr %third\n"
+    "  %a = load float, ptr %in\n  %b = load float, ptr %second.in\n"
+    "  %first = fadd float %a, %b\n  %there = load float, ptr %out\n"
+    "  %same = fcmp oeq float %first, %there\n  br i1 %same, label %leave, label %go\ngo:"
+)
 _LEAVES_WHAT_IT_WROTE = _wrapped(
     "  %now = load float, ptr %out\n  %was = load float, ptr @was\n"
     "  %same = fcmp oeq float %now, %was\n  br i1 %same, label %leave, label %go\ngo:",
@@ -402,6 +421,34 @@ _RIGHT_A_HUNDRED_TIMES = _wrapped(
     _COUNTS.format(test="  %bad = icmp sge i64 %old, 100", spoil="  store float 7.0, ptr %out"),
     more="@count = internal global i64 0",
 )
+_RIGHT_A_THOUSAND_TIMES = _wrapped(
+    _COUNTS.format(test="  %bad = icmp sge i64 %old, 1000", spoil="  store float 7.0, ptr %out"),
+    more="@count = internal global i64 0",
+)
+_COUNTS_IN_ITS_WORKSPACE = _wrapped(
+    _COUNTS.replace("@count", "%workspace").format(
+        test="  %bad = icmp sge i64 %old, 1000", spoil="  store float 7.0, ptr %out"
+    )
+)
+
+
+def _leaves(register: str, bits: str) -> Callable[[str], str]:
+    """A kernel that changes bits of MXCSR, or of x87's control word, and leaves it so."""
+    load, store, kind = (
+        ("call void @llvm.x86.sse.ldmxcsr(ptr %at)", "call void @llvm.x86.sse.stmxcsr(ptr %at)",
+            "i32")
+        if register == "MXCSR"
+        else ('call void asm sideeffect "fldcw ($0)", "r"(ptr %at)',
+            'call void asm sideeffect "fnstcw ($0)", "r,~{memory}"(ptr %at)', "i16")
+    )  # fmt: skip
+    return _wrapped(
+        "  %at = alloca i64",
+        f"  {store}\n  %now = load volatile {kind}, ptr %at\n  %new = {bits.format(kind)}\n"
+        f"  store volatile {kind} %new, ptr %at\n  {load}",
+        "declare void @llvm.x86.sse.ldmxcsr(ptr)\ndeclare void @llvm.x86.sse.stmxcsr(ptr)",
+    )
+
+
 _LOSES_AN_ELEMENT_NOW_AND_THEN = _wrapped(
     "  %kept = load float, ptr %out\n"
     + _COUNTS.format(
@@ -578,7 +625,10 @@ IN_TEXT: Mapping[str, Callable[[str], str]] = {
     "code_of_another_kernel": _sum_for_difference,
     "skips_where_nothing_is_poison": _SKIPS_WHERE_NOTHING_IS_POISON,
     "copies_what_it_made_for_a_pointer": _COPIES_WHAT_IT_MADE_FOR_A_POINTER,
+    "copies_what_it_made_for_a_first_element": _COPIES_WHAT_IT_MADE_FOR_A_FIRST_ELEMENT,
+    "keeps_what_has_its_first_sum": _KEEPS_WHAT_HAS_ITS_FIRST_SUM,
     "leaves_what_it_wrote": _LEAVES_WHAT_IT_WROTE,
+    "counts_in_its_workspace": _COUNTS_IN_ITS_WORKSPACE,
     "right_a_hundred_times": _RIGHT_A_HUNDRED_TIMES,
     "loses_an_element_now_and_then": _LOSES_AN_ELEMENT_NOW_AND_THEN,
     "wrong_in_the_second_thread": _WRONG_IN_THE_SECOND_THREAD,
@@ -588,7 +638,27 @@ IN_TEXT: Mapping[str, Callable[[str], str]] = {
     "reads_beyond_its_input": _reads_beyond,
     "accumulators_uninitialised": _accumulators_uninitialised,
     "denormal_numbers_flushed": _denormals_flushed,
-}
+    **({} if machine() != "x86_64" else {
+        "leaves_tiny_numbers_at_zero": _leaves("MXCSR", "or {} %now, 32832"),
+        "leaves_another_rounding": _leaves("MXCSR", "or {} %now, 24576"),
+        "leaves_an_exception_unmasked": _leaves("MXCSR", "and {} %now, -513"),
+        "leaves_x87_in_single_precision": _leaves("x87", "and {} %now, -769"),
+    }),
+}  # fmt: skip
+
+KEEPING: Mapping[str, Callable[[str], str]] = {
+    "right_a_thousand_times": _RIGHT_A_THOUSAND_TIMES,
+    **{name: IN_TEXT[name] for name in (
+        "copies_what_it_made_for_a_pointer", "copies_what_it_made_for_a_first_element",
+        "leaves_what_it_wrote", "right_a_hundred_times", "loses_an_element_now_and_then",
+        "returns_early_after_the_first_run",
+    )},
+}  # fmt: skip
+"""Those that have memory of their own, in which they keep something between launches: what is
+loaded as a kernel may not have any. The first is seen by nothing else.
+"""
+
+_IN_A_WORKSPACE = ("counts_in_its_workspace",)
 
 
 @contextmanager
@@ -626,7 +696,8 @@ def damaged(payload: Payload, fault: str) -> Lowered:
     text = IN_TEXT[fault](lowered.text)
     if text == lowered.text:
         raise NotPlanted(f"{fault}: nothing to damage in\n{text}")
-    return replace(lowered, text=text)
+    scratch = (64,) if fault in _IN_A_WORKSPACE else lowered.scratch_bytes
+    return replace(lowered, text=text, scratch_bytes=scratch)
 
 
 def lower(payload: Payload) -> Lowered:

@@ -18,10 +18,45 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tunegrad.devices import CompiledCandidate, Lowered
+from tunegrad.devices.cpu.device import CpuDevice
+from tunegrad.devices.cpu.engine import CpuEngine
+from tunegrad.devices.host.codegen import compile_llvm
+from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.host.loader import Library
+from tunegrad.devices.host.team import Executable, barrier_address
 from tunegrad.devices.processes.system_calls import number
 from tunegrad.trial import Status
 
-__all__ = ["PROGRAMS", "Hostile", "Victims", "planted"]
+__all__ = ["PROGRAMS", "Hostile", "Unguarded", "Victims", "planted", "unguarded"]
+
+
+class _Engine(CpuEngine):
+    """Links any object."""
+
+    def load(self, compiled: CompiledCandidate | Lowered, image: bytes) -> Executable:
+        library = Library(image, (compiled.entry,), {"tg_barrier": barrier_address()})
+        return Executable(library, compiled.entry, compiled.geometry.groups)
+
+
+class Unguarded(CpuDevice):
+    """The CPU without the refusal of code that keeps something, or calls the system: what stands
+    behind that refusal is tested on it.
+    """
+
+    __slots__ = ()
+
+    def compile(self, lowered: Lowered, killable: bool = False) -> bytes:
+        return bytes(compile_llvm(lowered.text, self.target, self.opt_level, killable=killable))
+
+    def open(self, pin: bool = False) -> CpuEngine:
+        return _Engine(self, pin)
+
+
+def unguarded(threads: int) -> Unguarded:
+    """This machine's CPU, for kernels of so many threads."""
+    return Unguarded(host_target(threads))
+
 
 _CONTENT = "what nobody may change\n"
 _AT_CWD = -100

@@ -213,6 +213,9 @@ class ReferenceEngine:
     ) -> tuple[float, ...]:
         return tuple(_seconds(launch) for _ in range(samples))
 
+    def disorder(self) -> str:
+        return ""
+
     def limits(self) -> MachineLimits:
         at = ((1, 1e6),)
         return MachineLimits(at, at, at, (), ())

@@ -21,9 +21,9 @@ from functools import partial
 
 from tests.fault_kernels import CASES, TARGET, is_caught, measured
 from tests.faults import HOOKS
+from tests.hostile_programs import Unguarded
 from tests.rewrite_faults import FAULTS, is_seen
 from tunegrad.devices import DeviceMeasurer, Limits
-from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.trial import Status
 
 __all__ = ["Row", "main"]
@@ -83,7 +83,7 @@ def _rewrites(runs: int, chosen: Chosen) -> Iterator[Row]:
 
 
 def _candidates(runs: int, chosen: Chosen) -> Iterator[Row]:
-    with DeviceMeasurer(CpuDevice(TARGET), HOOKS, _LIMITS, compile_workers=1) as device:
+    with DeviceMeasurer(Unguarded(TARGET), HOOKS, _LIMITS, compile_workers=1) as device:
         for name in chosen(CASES):
             yield _row("candidates", name, runs, partial(_is_caught, device, name))
 

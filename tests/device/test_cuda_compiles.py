@@ -393,3 +393,16 @@ def test_a_cubin_cut_anywhere_is_refused_or_read():
     for length in range(0, len(image), 97):
         with contextlib.suppress(CompileFailure):
             cubin_facts(image[:length], lowered.geometry, device.target)
+
+
+@pytest.mark.parametrize(
+    ("outside", "inside"),
+    [("__device__ int kept;", ""), ("", "static int kept;"), ("__device__ int kept = 3;", "")],
+)
+def test_a_kernel_that_keeps_something_is_refused(outside, inside):
+    text = (
+        f"{outside}\nextern \"C\" __global__ void k(float *a) "
+        f"{{ {inside} a[0] = ++kept; }}"
+    )
+    with pytest.raises(CompileFailure, match="illegal: section .nv.global.* can be written"):
+        absent("sm_90a").compile(Lowered(text, "k", KernelIO(())))

@@ -12,9 +12,9 @@ from multiprocessing import forkserver
 
 import hostile
 import pytest
+from hostile_programs import unguarded
 
 from tests.time_enough import with_time_enough
-from tunegrad.devices import host_device
 from tunegrad.devices.bench import Bench
 from tunegrad.devices.job import Candidate, Hooks, Limits, Lowered
 from tunegrad.devices.measurer import DeviceMeasurer
@@ -30,7 +30,7 @@ LIMITS = Limits(compile_s=1.0, compile_memory_bytes=256 << 20, worker_start_s=30
 @pytest.fixture(scope="module")
 def measurer() -> Iterator[DeviceMeasurer]:
     with DeviceMeasurer(
-        host_device(2), Hooks(reference="hostile:reference"), LIMITS, compile_workers=1
+        unguarded(2), Hooks(reference="hostile:reference"), LIMITS, compile_workers=1
     ) as measurer:
         yield measurer
 
@@ -161,7 +161,7 @@ def test_enormous_workspace_is_out_of_resources(measurer):
 def test_memory_bomb_while_running_is_contained():
     limits = Limits(run_memory_bytes=512 << 20)
     with DeviceMeasurer(
-        host_device(1), Hooks(reference="hostile:reference"), limits, compile_workers=1
+        unguarded(1), Hooks(reference="hostile:reference"), limits, compile_workers=1
     ) as measurer:
         row = _one_between_two(
             measurer, hostile.HOARD, policy=replace(hostile.QUICK, timeout_s=30.0)
@@ -258,7 +258,7 @@ def test_lowering_runs_in_the_worker_and_its_faults_are_rows():
         """Two seconds are the limit at first: a busy machine fills the memory in more."""
         limits = replace(LIMITS, compile_s=2.0 * times)
         payloads = ("GOOD", "bug", "sleep", "memory", "WRONG")
-        with DeviceMeasurer(host_device(1), hooks, limits, compile_workers=1) as measurer:
+        with DeviceMeasurer(unguarded(1), hooks, limits, compile_workers=1) as measurer:
             found = measurer.measure([Candidate("add", p) for p in payloads], hostile.QUICK)
         return [outcome.measurement for outcome in found]
 

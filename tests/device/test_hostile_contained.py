@@ -10,9 +10,8 @@ from dataclasses import replace
 
 import hostile
 import pytest
-from hostile_programs import PROGRAMS, Victims, planted
+from hostile_programs import PROGRAMS, Victims, planted, unguarded
 
-from tunegrad.devices import host_device
 from tunegrad.devices.job import Hooks, Limits
 from tunegrad.devices.measurer import DeviceMeasurer
 from tunegrad.trial import Policy, Status
@@ -27,7 +26,7 @@ AFTER = [0, pytest.param(2, marks=pytest.mark.slow)]
 @pytest.fixture(scope="module")
 def measurer() -> Iterator[DeviceMeasurer]:
     with DeviceMeasurer(
-        host_device(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1
+        unguarded(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1
     ) as measurer:
         measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
         yield measurer

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import hostile
 import pytest
+from hostile_programs import unguarded
 
-from tunegrad.devices import host_device
 from tunegrad.devices.job import Hooks, Limits
 from tunegrad.devices.measurer import DeviceMeasurer
 from tunegrad.trial import Policy, Status
@@ -27,13 +27,13 @@ SCRIPT = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what runs behind it with SIGINT ignored
 import hostile
-from tunegrad.devices import host_device
+from hostile_programs import unguarded
 from tunegrad.devices.job import Hooks, Limits
 from tunegrad.devices.measurer import DeviceMeasurer
 from tunegrad.trial import Policy
 
 def main():
-    with DeviceMeasurer(host_device(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1) as measurer:
+    with DeviceMeasurer(unguarded(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1) as measurer:
         measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
         print(*hostile.children(), flush=True)
         measurer.measure([hostile.candidate(hostile.ENDLESS)], Policy(timeout_s=60.0))
@@ -45,12 +45,12 @@ if __name__ == "__main__":
 
 FLOODS = """
 import hostile
-from tunegrad.devices import host_device
+from hostile_programs import unguarded
 from tunegrad.devices.job import Hooks, Limits
 from tunegrad.devices.measurer import DeviceMeasurer
 
 def main():
-    with DeviceMeasurer(host_device(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1) as measurer:
+    with DeviceMeasurer(unguarded(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1) as measurer:
         batch = [hostile.candidate(hostile.flood(1)), hostile.candidate(hostile.flood(2))]
         print(*(o.measurement.status for o in measurer.measure(batch, hostile.QUICK)), flush=True)
 
@@ -83,7 +83,7 @@ def test_output_of_candidates_goes_nowhere(tmp_path):
 def test_close_leaves_no_workers():
     before = hostile.children()
     measurer = DeviceMeasurer(
-        host_device(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=2
+        unguarded(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=2
     )
     measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
     started = hostile.children() - before
@@ -96,7 +96,7 @@ def test_close_leaves_no_workers():
 
 def test_measurer_starts_again_after_close():
     measurer = DeviceMeasurer(
-        host_device(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1
+        unguarded(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1
     )
     for _ in range(2):
         (outcome,) = measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
@@ -132,7 +132,7 @@ def test_no_orphans_when_the_parent_ends_by(number, tmp_path):
 def test_interrupt_stops_the_candidate_at_once_and_the_next_is_measured():
     """Waiting for the candidate until it is overdue would take longer than a test may."""
     with DeviceMeasurer(
-        host_device(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1
+        unguarded(1), Hooks(reference="hostile:reference"), Limits(), compile_workers=1
     ) as measurer:
         measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
         previous = signal.signal(signal.SIGALRM, _interrupt)

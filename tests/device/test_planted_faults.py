@@ -7,15 +7,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.fault_kernels import CASES, TARGET, is_caught, measured
-from tests.faults import HOOKS, SAME_FAULT
+from tests.faults import HOOKS, KEEPING, SAME_FAULT
+from tests.hostile_programs import Unguarded
+from tunegrad.compiling import Payload, candidate
 from tunegrad.devices import DeviceMeasurer
 from tunegrad.devices.cpu.device import CpuDevice
-from tunegrad.errors import InternalError
+from tunegrad.devices.host.team import Executable
+from tunegrad.errors import CompileFailure, InternalError
 from tunegrad.trial import Status
 
 IN_CI, MANY = 1, 100
@@ -23,7 +27,7 @@ IN_CI, MANY = 1, 100
 
 @pytest.fixture(scope="module")
 def device() -> Iterator[DeviceMeasurer]:
-    with DeviceMeasurer(CpuDevice(TARGET), HOOKS, compile_workers=1) as measurer:
+    with DeviceMeasurer(Unguarded(TARGET), HOOKS, compile_workers=1) as measurer:
         yield measurer
 
 
@@ -82,6 +86,7 @@ RIGHT_THEN_NOTHING = """
 from test_planted_faults import IN_CI
 from tests.fault_kernels import TARGET, measured
 from tests.faults import HOOKS
+from tunegrad.compiling import Payload, candidate
 from tunegrad.devices import DeviceMeasurer
 from tunegrad.devices.cpu.device import CpuDevice
 
@@ -114,3 +119,14 @@ def test_planted_measurer_that_keeps_old_outputs_accepts_no_candidate_that_compu
     lines = ran.stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["ok", "wrong"] * IN_CI, ran.stdout
     assert not any("got nan" in line for line in lines)  # which is what poison reads as
+
+
+@pytest.mark.parametrize("fault", KEEPING)
+def test_planted_memory_of_its_own_is_refused_as_it_is_loaded(fault: str) -> None:
+    case = CASES.get(fault, CASES["leaves_what_it_wrote"])
+    lowered = candidate.lower(Payload(case.kernel(0), case.actions, CpuDevice(TARGET)))
+    device = CpuDevice(TARGET)
+    Executable.load(device.compile(lowered), lowered.entry).close()
+    image = device.compile(replace(lowered, text=KEEPING[fault](lowered.text)))
+    with pytest.raises(CompileFailure, match="illegal: section .* can be written"):
+        Executable.load(image, lowered.entry)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -11,7 +11,7 @@ from pathlib import Path
 from tunegrad.compiling import HOOKS
 from tunegrad.config import TuneSettings, resolve_settings
 from tunegrad.db import Store
-from tunegrad.devices import DeviceMeasurer, Hooks, Limits, host_device
+from tunegrad.devices import Device, DeviceMeasurer, Hooks, Limits, host_device
 from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.events import Event
 from tunegrad.ir.fusion import Alternatives
@@ -35,9 +35,11 @@ sizes = [64, 64, 48]
 
 
 @contextmanager
-def bench_here(hooks: Hooks = HOOKS, threads: int = THREADS) -> Iterator[LocalBench]:
+def bench_here(
+    hooks: Hooks = HOOKS, threads: int = THREADS, of: Callable[[int], Device] = host_device
+) -> Iterator[LocalBench]:
     """A bench as a session on this machine has it."""
-    with DeviceMeasurer(host_device(threads), hooks, Limits()) as device:
+    with DeviceMeasurer(of(threads), hooks, Limits()) as device:
         bench = LocalBench(
             device.device, device.compile, partial(expected_of, device), device.limits
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from hostile_programs import PROGRAMS, Victims, planted
+from hostile_programs import PROGRAMS, Victims, planted, unguarded
 from small_models import THREADS, bench_here, here, workload_in
 from test_models_sound import other_schedules
 
@@ -101,7 +101,7 @@ def store() -> Iterator[Store]:
 @pytest.fixture(scope="module")
 def place(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     work = workload_in(tmp_path_factory.mktemp("hostile"))
-    with bench_here() as bench:
+    with bench_here(of=unguarded) as bench:
         bench._compiler = planting = Planting(bench._compiler)
         models = Models(store, TARGET, here(), bench)
         yield Place(

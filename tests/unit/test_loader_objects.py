@@ -20,7 +20,7 @@ import pytest
 import tunegrad as tg
 from tunegrad.devices.host.codegen import compile_llvm
 from tunegrad.devices.host.facts import host_target
-from tunegrad.devices.host.loader import MACHINES, Library, read_object
+from tunegrad.devices.host.loader import MACHINES, Library, check_stateless, read_object
 from tunegrad.errors import CompileFailure
 
 TEXT = """
@@ -118,6 +118,31 @@ def test_what_is_not_loaded_is_refused_in_words(text, message):
     whole = compile_llvm(f"{text}\ndefine void @kernel() {{\n  ret void\n}}\n", host_target(), 1)
     with pytest.raises(CompileFailure, match=message):
         Library(whole, ("kernel",), {})
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ("@a = internal global [9 x i8] zeroinitializer", "has 9 bytes that can be written"),
+        ("declare i64 @getpid()", "it calls getpid"),
+        ("declare i64 @fmodl()", "it calls fmodl"),
+    ],
+)
+def test_a_kernel_that_keeps_something_or_calls_the_system_is_refused(more, message):
+    body = (
+        "  store i8 1, ptr @a\n" if more[0] == "@" else f"  call i64 @{more.split('@')[1]}\n"
+    )
+    define = "define void @kernel() {\n"
+    whole = compile_llvm(f"{more}\n{define}{body}  ret void\n}}\n", host_target(), 1)
+    Library(whole, ("kernel",), {}).close()
+    with pytest.raises(CompileFailure, match=f"illegal: .*{message}"):
+        Library(whole, ("kernel",), {}, stateless=True)
+
+
+@pytest.mark.parametrize("name", ["memcpy", "fmodf", "exp", "__truncsfhf2", "__divti3"])
+def test_functions_of_numbers_are_what_a_kernel_may_call(name):
+    text = f"declare void @{name}()\ndefine void @kernel() {{\n  call void @{name}()\n  ret void\n}}"
+    check_stateless(read_object(compile_llvm(text, host_target(), 1)), ())
 
 
 def test_an_export_that_the_object_lacks_is_a_compile_failure():

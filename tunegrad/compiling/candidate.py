@@ -21,6 +21,7 @@ from tunegrad import devices
 from tunegrad.compiling.artifact import build
 from tunegrad.devices import Device, Hooks, KernelIO, Lowered, Reference, run_on_host
 from tunegrad.devices.verifying.drawing import (
+    changed_inputs,
     draw_set,
     drawn_values,
     float_operations,
@@ -51,7 +52,9 @@ from tunegrad.opts import Schedule, Space
 
 Array = NDArray[Any]
 
-HOOKS: Hooks = Hooks(*(f"{__name__}:{name}" for name in ("lower", "inputs", "reference", "kinds")))
+HOOKS: Hooks = Hooks(
+    *(f"{__name__}:{name}" for name in ("lower", "inputs", "reference", "kinds", "changed"))
+)
 
 SAMPLED_WORK = 500_000_000
 """Steps of scalar code (about half a second) above which a reference is a sample of the outputs."""
@@ -130,9 +133,24 @@ def inputs(payload: Payload, io: KernelIO, seed: int, kind: Kind = "ordinary") -
     return draw_set(payload.kernel, io, seed, kind)
 
 
-def reference(payload: Payload, arrays: Mapping[str, Array]) -> dict[str, Reference]:
+def changed(
+    payload: Payload, arrays: Mapping[str, Array], seed: int
+) -> tuple[dict[str, Array], Callable[[], dict[str, Reference]]]:
+    """A set like the first one's ``arrays``, in which half of the elements that a kernel reads
+    stand at other places, and a function that gives its references.
+
+    Those by which code may know inputs again stay: the first and the last ones, and others that
+    are drawn. What keeps results for inputs that it knows again is wrong here.
+    """
+    found = changed_inputs(payload.kernel, arrays, seed)
+    return found, lambda: reference(payload, found, few=True)
+
+
+def reference(
+    payload: Payload, arrays: Mapping[str, Array], few: bool = False
+) -> dict[str, Reference]:
     """Expected values of every output, in float64: one for each element, or a sample, where that
-    takes long.
+    takes long, or where a ``few`` are enough.
 
     The interpreter works it out with numpy, where nothing of lowering, rendering or LLVM takes
     part; what is stored in 16 bits is not rounded to them. Where that takes long and the
@@ -143,14 +161,15 @@ def reference(payload: Payload, arrays: Mapping[str, Array]) -> dict[str, Refere
     rounded = roundings(payload.kernel, drawn_values(payload.kernel, arrays))
     within = rounded_within(payload.kernel)
     kernel = unrounded(payload.kernel)
-    if interpret_steps(kernel) <= INTERPRETED_STEPS:
+    if interpret_steps(kernel) <= (_CHECK_STEPS if few else INTERPRETED_STEPS):
         found = _whole(kernel, interpret(kernel, arrays, as_float64=True), rounded)
-    elif work(kernel) <= SAMPLED_WORK:
+    elif work(kernel) <= SAMPLED_WORK and not few:
         found = _whole(kernel, _compiled(kernel, arrays), rounded)
         sample = _sampled(kernel, arrays, sample_points(kernel, steps=_CHECK_STEPS))
         found = {name: _checked(r, *sample[name]) for name, r in found.items()}
     else:
-        sample = _sampled(kernel, arrays, sample_points(kernel))
+        steps = _CHECK_STEPS if few else _SAMPLE_STEPS
+        sample = _sampled(kernel, arrays, sample_points(kernel, steps=steps))
         found = {
             name: _reference(values, rounded[name], at) for name, (at, values) in sample.items()
         }

@@ -20,6 +20,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.random import default_rng  # not later: a process that runs candidates reads no files
+
 from tunegrad.devices.device import Code, Device, Launch, MachineLimits, Memory
 from tunegrad.devices.job import CompiledCandidate, KernelIO, Limits, Ran, Timed, digest, identity
 from tunegrad.devices.timing import Pairs, sample_pairs
@@ -93,6 +96,7 @@ class Bench:
         self._bound: _Bound | None = None
         self._wrote: list[Memory] = []
         self._beside: _Bound | None = None
+        self.engine.disorder()  # what is there before any launch
         if watching:
             self.engine.watch(())
 
@@ -185,7 +189,8 @@ class Bench:
 
     def soak(self, launches: int, budget_s: float) -> Ran:
         """Launch what is loaded so many times on the first input set, and then as often on poisoned
-        outputs, up to the first launch whose outputs are not those of the launch before it.
+        outputs and a workspace of drawn bytes, in which any count and any mark may stand, up to the
+        first launch whose outputs are not those of the launch before it.
 
         Either takes half of ``budget_s`` seconds, or little more.
         """
@@ -196,8 +201,11 @@ class Bench:
         once_s = self.engine.time(launch, 1, max(1, few))[0]
         wanted = self.engine.digest(bound.written(0))
         end_s = time.monotonic() + budget_s / 2
+        drawn = default_rng(time.monotonic_ns())
         for _ in range(launches):
             bound.dataset.fill(0, bound.io, self.engine)
+            for memory in bound.scratch:
+                self.engine.write(memory, drawn.integers(0, 256, memory.nbytes, np.uint8))
             self.engine.time(launch, 1)
             if self.engine.digest(bound.written(0)) != wanted or time.monotonic() > end_s:
                 break
@@ -209,7 +217,7 @@ class Bench:
         return Ran(
             identity(bound.digest, bound.kernel_key, index),
             once_s=once_s,
-            damage=bound.damage(place),
+            damage=self.engine.disorder() or bound.damage(place),
             written=self.engine.digest(self._wrote),
         )
 
@@ -224,7 +232,7 @@ class Bench:
         state = tuple((n, v) for n, v in self.engine.device.state() if isinstance(v, float))
         written = self.engine.digest(bound.written(0))
         measured = identity(bound.digest, bound.kernel_key, 0)
-        damage, self._wrote = bound.damage(0), bound.written(0)
+        damage, self._wrote = self.engine.disorder() or bound.damage(0), bound.written(0)
         return Timed(measured, pairs.samples_s, damage, written, pairs.reference_s, state)
 
     def hand_in(self, index: int) -> Ran:

@@ -276,6 +276,12 @@ class Engine(Protocol):
         A sample is ``inner`` launches, divided out; before each one ``evicted`` leaves all caches.
         """
 
+    def disorder(self) -> str:
+        """Processor state that launches have left otherwise than it was, in words; '' without any.
+
+        Such a state is of threads that run other code afterwards.
+        """
+
     def limits(self) -> MachineLimits:
         """The device's peaks, measured now; takes about a second."""
 

@@ -5,7 +5,7 @@ judges what it wrote.
                                              |                       |
                        in the memory of its inputs, where it may be: the same bits
                                                                      |
-                        on other inputs at the same places, outputs as they are
+          on partly and on wholly other inputs at the same places, outputs as they are
                         on the other sets, one by one
                         beats the best time: after many launches
 
@@ -218,7 +218,8 @@ class Examination:
             timed, found = self._timed(best_s, facts)
             if timed.damage or found.seconds <= CONTENDING * best_s:
                 self.trusted = found.seconds > best_s
-                fault = self._others(self._moved(self._after(timed, fault)))
+                fault = self._moved(self.sets - 1, self._after(timed, fault))
+                fault = self._others(self._moved(1, fault) if self.sets > 2 else fault)
                 if not self.trusted:
                     fault = self._in_place(first.written, 0, self._soaked(fault))
         took_s = time.monotonic() - start - found.timing_s
@@ -262,12 +263,14 @@ class Examination:
             else fault
         )
 
-    def _moved(self, fault: _Fault) -> _Fault:
-        """The second set where the first one lay, unpoisoned: what keeps results is wrong."""
+    def _moved(self, index: int, fault: _Fault) -> _Fault:
+        """Another set where the first one lay, unpoisoned: what keeps results is wrong. The last
+        one, which comes first, is the first one itself in every place but some.
+        """
         if fault.error or self.sets < 2:
             return fault
-        ran = self._ask(Bench.moved, 1, reply=Ran, index=1)
-        found = self._judge(ran, 1, fault)
+        ran = self._ask(Bench.moved, index, reply=Ran, index=index)
+        found = self._judge(ran, index, fault)
         why = "on other inputs at the same addresses, where its outputs were not poisoned"
         return replace(found, error=f"{why}: {found.error}") if found.error else found
 

@@ -131,18 +131,21 @@ class Hooks:
     ``inputs.KINDS``). Once per kernel and input set: ``inputs(payload, io, seed, kind) -> dict of
     flat arrays`` (default: drawn by ``inputs.draw_inputs``), and ``reference(payload, inputs) ->
     dict of Reference per output`` (no default: without it a candidate is timed and not compared,
-    which only tests of the device do).
+    which only tests of the device do). Once per kernel: ``changed(payload, inputs of the first set,
+    seed) -> a further set, partly the first one, and a function that gives its references`` (no
+    default: there is none).
     """
 
     lower: str = ""
     inputs: str = ""
     reference: str = ""
     kinds: str = ""
+    changed: str = ""
 
     @property
     def modules(self) -> set[str]:
         """The modules of the functions."""
-        named = (self.lower, self.inputs, self.reference, self.kinds)
+        named = (self.lower, self.inputs, self.reference, self.kinds, self.changed)
         return {hook.partition(":")[0] for hook in named if hook}
 
 

@@ -14,6 +14,7 @@ is wrong at once: a race that another try would not lose is a race.
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
@@ -119,7 +120,7 @@ class DeviceMeasurer:
         )
         self._referee = IsolatedWorker(
             referee.start_referee,
-            (self.hooks, self.limits, seed, self._memory),
+            (self.hooks, self.limits, seed, self._memory, secrets.randbits(32)),
             start_s,
             Confinement(reads=True),
         )

@@ -145,6 +145,7 @@ class _Timing:
     def run(self) -> ModelTimes:
         wanted, failed = self._compiling()
         names = {u.key: u.name for u in self.work.kernels}
+        again = False
         while True:
             tuned = self._models.of(self.work, {**self._defaults, **wanted})
             try:
@@ -152,8 +153,11 @@ class _Timing:
             except FAULTS as error:
                 suspects = [(k, a) for k, a in wanted.items() if a != self._defaults.get(k)]
                 found = culprit(suspects, lambda few: self._fails(dict(few)))
-                if found is None and (not suspects or self._fails({}) is not None):
+                if found is None and (again or self._fails({}) is not None):
                     raise
+                if not suspects:  # a machine that stood still is no fault of the defaults
+                    again = True
+                    continue
                 # None fails alone: all of them run as their defaults.
                 blamed = [found] if found else [(s, error) for s in suspects]
                 for (key, _), why in blamed:

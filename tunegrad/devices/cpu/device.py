@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from tunegrad.devices.device import Confinement
 from tunegrad.devices.host.facts import compiler_version, fingerprint, host_target, llvm
-from tunegrad.errors import IllegalAction
+from tunegrad.errors import CompileFailure, IllegalAction
 from tunegrad.ir.target import Target
 from tunegrad.lazy import dataclass
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 OPT_LEVEL: OptLevel = 1
 """LLVM's pipeline, for candidates and models alike: scheduled loops need but a short one."""
+
+_ASSEMBLY = re.compile(r'\basm [a-z ]*"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,10 @@ class CpuDevice:
         )
 
     def compile(self, lowered: Lowered, killable: bool = False) -> bytes:
+        if _ASSEMBLY.search(lowered.text):
+            raise CompileFailure(
+                "illegal: inline assembly, by which a kernel may ask the system for anything"
+            )
         return bytes(
             llvm().compile_llvm(lowered.text, self.target, self.opt_level, killable=killable)
         )

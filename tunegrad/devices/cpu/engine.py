@@ -226,6 +226,7 @@ class CpuEngine:
 
             _ = self._bulk
         self._read_only: ReadOnly | None = None
+        self._control: list[tuple[tuple[str, int], ...]] | None = None
 
     @cached_property
     def _bulk(self) -> Bulk:
@@ -309,6 +310,16 @@ class CpuEngine:
     ) -> tuple[float, ...]:
         cold = [(m.address, m.nbytes) for m in evicted if m.nbytes]
         return self.team.time(launch.native, samples, inner, cold)
+
+    def disorder(self) -> str:
+        found, before = self._bulk.control(), self._control
+        if self._control is None:
+            self._control = found
+        for thread, (now, was) in enumerate(zip(found, before or found, strict=True)):
+            for (name, value), (_, old) in zip(now, was, strict=True):
+                if value != old:
+                    return f"thread {thread} is left with {name} {value:#x}, which was {old:#x}"
+        return ""
 
     def limits(self) -> MachineLimits:
         from tunegrad.devices.cpu.peak import measure_limits

@@ -482,6 +482,9 @@ class CudaEngine:
                 seconds += [s / inner for s in self._replayed(graph, marks)]
         return tuple(seconds)
 
+    def disorder(self) -> str:
+        return ""
+
     def limits(self) -> MachineLimits:
         with self.lock:
             return measure_limits(self)

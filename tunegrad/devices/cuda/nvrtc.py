@@ -99,6 +99,9 @@ _ELF = b"\x7fELF\x02\x01"
 
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 
+_WRITE = 1
+"""The flag of a section."""
+
 _NOP, _WORDS = 0x118, 2
 
 _NEVER = 0xF
@@ -372,7 +375,14 @@ class NvrtcDevice:
         return lower_cuda(program, self.target)
 
     def compile(self, lowered: Lowered, killable: bool = False) -> bytes:
-        return build(lowered.text, lowered.entry, self.target.arch).image
+        image = build(lowered.text, lowered.entry, self.target.arch).image
+        for name, row in _sections(image).items():
+            if name.startswith(".nv.global") and row[2] & _WRITE:
+                raise CompileFailure(
+                    f"illegal: section {name} has {row[5]} bytes that can be written: a kernel "
+                    "keeps nothing between its launches"
+                )
+        return image
 
     def inspect(self, lowered: Lowered) -> Inspection | None:
         return inspected(lowered, self.target)

@@ -16,9 +16,10 @@ import errno
 import mmap
 import os
 import platform
+import re
 import struct
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import cache
@@ -154,6 +155,36 @@ def _read(image: bytes) -> ElfObject:
                 )
             relocations.extend(_relocations(image, header, loaded[header.info], len(symbols)))
     return ElfObject(machine, sections, symbols, tuple(relocations))
+
+
+_NUMERIC = re.compile(
+    r"mem(cpy|move|set)|(ceil|cos|exp|exp2|floor|fma|fmod|ldexp|log|log10|log2|nearbyint|pow|rint"
+    r"|round|roundeven|sin|sqrt|tan|trunc)f?"
+    r"|__(div|extend|fix|float|gnu_[fh]2|mod|mul|powi|trunc|udiv|umod)\w*"
+)
+"""Functions of libc, libm and the compiler's own library that code generation calls for what a
+machine has no instruction of. They keep nothing."""
+
+
+def check_stateless(found: ElfObject, given: Collection[str]) -> None:
+    """Refuse a kernel that may keep anything between its launches, or ask the system for something:
+    memory of its own that can be written, and functions other than ``given`` and numeric ones.
+
+    A result that was kept is no result, and two programs, or two callers of one, would share the
+    memory. Raises CompileFailure.
+    """
+    for s in found.sections:
+        if s.writable and s.size:
+            raise CompileFailure(
+                f"illegal: section {s.index} has {s.size} bytes that can be written: a kernel "
+                "keeps nothing between its launches"
+            )
+    for symbol in found.symbols:
+        if symbol.external and symbol.name not in given and not _NUMERIC.fullmatch(symbol.name):
+            raise CompileFailure(
+                f"illegal: it calls {symbol.name}: a kernel calls {', '.join(sorted(given))} and "
+                "functions of numbers alone"
+            )
 
 
 def _part(image: bytes, offset: int, size: int, what: str) -> bytes:
@@ -412,16 +443,22 @@ class Library:
 
     __slots__ = ("__weakref__", "_release", "addresses", "imported")
 
-    def __init__(self, image: bytes, exports: Iterable[str], imports: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        image: bytes,
+        exports: Iterable[str],
+        imports: Mapping[str, int],
+        stateless: bool = False,
+    ) -> None:
         """Link ``image``; ``imports`` maps undefined symbols to addresses, others come from this
-        process (libc, libm).
+        process (libc, libm). ``stateless``: see ``check_stateless``.
 
         Raises CompileFailure when the bytes are no object of this machine, damaged, or a symbol is
         missing; MemoryError when there is no memory for them.
         """
         wanted = tuple(exports)
         try:
-            linked = _Linked(image, imports, wanted)
+            linked = _Linked(image, imports, wanted, stateless)
         except CompileFailure as error:
             raise CompileFailure(f"linking {', '.join(wanted)}: {error}") from error
         self.addresses: dict[str, int] = {
@@ -452,13 +489,17 @@ class _Linked:
     exports: Mapping[str, int]
     externals: Mapping[int, int]
 
-    def __init__(self, image: bytes, imports: Mapping[str, int], wanted: Iterable[str]) -> None:
+    def __init__(
+        self, image: bytes, imports: Mapping[str, int], wanted: Iterable[str], stateless: bool
+    ) -> None:
         self.machine, self.object = _host(), read_object(image)
         if self.object.machine != self.machine.number:
             raise CompileFailure(
                 f"object of ELF machine {self.object.machine}, not {self.machine.number} "
                 f"({self.machine.name})"
             )
+        if stateless:
+            check_stateless(self.object, imports.keys())
         self.at: dict[int, int] = {}
         self._place()
         symbols = self.object.symbols

@@ -367,9 +367,11 @@ class Executable:
         """Link an object from ``compile_llvm`` that defines the kernel ``name``, which runs on so
         many threads.
 
-        Raises CompileFailure when ``image`` is no object or lacks a symbol.
+        Raises CompileFailure when ``image`` is no object, lacks a symbol, or may keep something
+        between its launches (``loader.check_stateless``).
         """
-        return cls(Library(image, (name,), {"tg_barrier": barrier_address()}), name, threads)
+        imports = {"tg_barrier": barrier_address()}
+        return cls(Library(image, (name,), imports, stateless=True), name, threads)
 
     @property
     def address(self) -> int:
@@ -583,7 +585,7 @@ class OpenMP:
 _LINE = 64
 MOST_DIMS = 32
 RESULT_BYTES = 64
-BULK_EXPORTS = ("tg_fill", "tg_judge", "tg_digest", *(f"tg_stride{size}" for size in (1, 2, 4, 8)))
+BULK_EXPORTS = ("tg_control", "tg_fill", "tg_judge", "tg_digest", *(f"tg_stride{size}" for size in (1, 2, 4, 8)))
 _SHARED_BYTES = 256 << 10
 """Buffers below this are one thread's: waking the others would take longer."""
 
@@ -592,7 +594,19 @@ _SHARED_BYTES = 256 << 10
 def _library() -> Library:
     from tunegrad.devices.host.team_ir import bulk_text
 
-    return Library(own_code(bulk_text), BULK_EXPORTS, {})
+    return Library(own_code(lambda: bulk_text(platform.machine())), BULK_EXPORTS, {})
+
+
+_CONTROL: dict[str, tuple[tuple[str, int, int], ...]] = {
+    "x86_64": (
+        ("MXCSR", 0, 0xFFC0), ("x87's control word", 1, 0xFFFF), ("x87's tags", 2, 0xFFFF),
+        ("flags", 5, 1 << 10 | 1 << 18),
+    ),
+    "aarch64": (("FPCR", 0, 0xFFFFFFFF),),
+}  # fmt: skip
+"""Registers that say how a processor computes, their places in words of 64 bits, and the bits that
+functions give back as they were: rounding, zeros for tiny numbers, masks of exceptions, a stack
+that is empty, the direction of copies; not what merely tells of the operations before."""
 
 
 class Bulk:
@@ -646,6 +660,14 @@ class Bulk:
             whole.update(self._run("tg_digest", lines, data.ctypes.data, lines).data)
             whole.update(data[lines:].data)
         return whole.hexdigest()
+
+    def control(self) -> list[tuple[tuple[str, int], ...]]:
+        """Of each thread, the registers that say how it computes, with the bits that last."""
+        threads, results = self._team.threads, self._results.ctypes.data
+        self._team.run(self._addresses["tg_control"], results, results, threads)
+        words = self._results.tolist()
+        kept = _CONTROL[platform.machine()]
+        return [tuple((name, line[at] & mask) for name, at, mask in kept) for line in words]
 
     def judge(self, bar: Bar, got: npt.NDArray[Any]) -> Mismatch:
         """``bar.judge(got)``, in one pass where ``got`` is f32 and nothing in it is bad."""

@@ -525,6 +525,8 @@ def _(f: Writer, team: Value, plan: Value, n: Value, samples: Value, ranges: Val
 #     tg_digest args from, bytes (a multiple of 64), threads
 #               eight i64: lane l of word w after word ends as mix((l ^ w) * odd),
 #               which no single word leaves as it was
+#     tg_control  no args; how its processor computes: on x86-64 MXCSR, at 8 x87's environment,
+#               at 40 the flags; on aarch64 FPCR
 #     tg_stride1, 2, 4, 8 by bytes of an element
 #               args to, from, row, to step, from step, rows, rank, dims, threads
 #               rows of ``row`` elements, steps in bytes; dims holds (extent, to step, from step)
@@ -537,9 +539,9 @@ _HEAD = "void @{}(ptr %args, ptr %results, i64 %tid, ptr %team)"
 _bulk = Functions()
 
 
-def bulk_text() -> str:
-    """The module; it names no architecture."""
-    return _bulk.text()
+def bulk_text(machine: str) -> str:
+    """The module for ``machine``, as ``runtime_text``."""
+    return _bulk.text(machine)
 
 
 def _words(f: Writer, args: Value, count: int) -> list[Value]:
@@ -558,6 +560,17 @@ def _(f: Writer, args: Value, _results: Value, tid: Value, _team: Value) -> None
     to, byte, n, threads = _words(f, args, 4)
     start, stop = _part(f, n, tid, threads)
     f.call("ptr", "memset", f.pointer(to + start), f.cast("trunc", byte, "i32"), stop - start)
+
+
+@_bulk.define(_HEAD.format("tg_control"))
+def _(f: Writer, _args: Value, results: Value, tid: Value, _team: Value) -> None:
+    at = f.element("[8 x i64]", results, tid)
+    if f.words == "aarch64":
+        f.store(f.call("i64", "llvm.aarch64.get.fpcr"), at)
+        return
+    f.call("void", "llvm.x86.sse.stmxcsr", at)
+    f.asm("fnstenv ($0); fldenv ($0)", f.field(at, 8))  # the first masks exceptions
+    f.store(f.call("i64", "llvm.x86.flags.read.u64"), f.field(at, 40))
 
 
 # Each step is one to one in the lane, so that words which differ leave lanes that differ; the shift

@@ -94,6 +94,7 @@ def _gpu(units: int) -> Rates:
 
 
 OPTIONS = ("-cl-std=CL1.2",)
+"""In this OpenCL C what is declared outside of kernels is constant: they keep nothing."""
 
 _SIMULATOR = "Oclgrind"
 """A platform that checks programs and takes a thousand times as long: it is taken last."""

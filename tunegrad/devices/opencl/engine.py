@@ -306,6 +306,9 @@ class OpenClEngine:
                 seconds.append(sum(e.profile.end - e.profile.start for e in events) * 1e-9 / inner)
         return tuple(seconds)
 
+    def disorder(self) -> str:
+        return ""
+
     def limits(self) -> MachineLimits:
         with self.lock:
             return measure_limits(self)

@@ -259,8 +259,12 @@ def make_dataset(
     limits: Limits,
     seed: int,
     known: References | None,
+    secret: int = 0,
 ) -> Dataset:
-    """Draw the inputs of a kernel and compute its outputs, unless the references are ``known``."""
+    """Draw the inputs of a kernel and compute its outputs, unless the references are ``known``.
+
+    The last set is the first one, changed at places that a ``secret`` seed draws.
+    """
     sets: list[InputSet] = []
     kinds: Sequence[Kind] = load_hook(hooks.kinds)(candidate.payload) if hooks.kinds else KINDS
     for index, kind in enumerate(kinds):
@@ -278,6 +282,9 @@ def make_dataset(
         else:
             references = {}
         sets.append(InputSet(inputs, references))
+    if hooks.changed and any(p.role == "in" for p in io.params):
+        inputs, refer = load_hook(hooks.changed)(candidate.payload, sets[0].inputs, secret)
+        sets.append(InputSet(inputs, refer() if known is None else known[-1]))
     return Dataset(tuple(sets))
 
 

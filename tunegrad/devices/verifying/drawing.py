@@ -212,6 +212,27 @@ def _opposite(kernel: Kernel, io: KernelIO, seed: int, how: Draw) -> dict[str, A
     return best if best is not None else _drawn(kernel, io, seed, replace(how, kind="ordinary"))
 
 
+_KNOWN_AGAIN = 16
+"""Elements at each end of an input that a changed set leaves as they are."""
+
+
+def changed_inputs(kernel: Kernel, arrays: Mapping[str, Array], seed: int) -> dict[str, Array]:
+    """Inputs of which a drawn half of the elements change places with each other; both ends, the
+    padding and constants stay as they are.
+    """
+    rng, found = np.random.default_rng(seed), dict(arrays)
+    for p in kernel.params:
+        if p.role == "in":
+            memory, gaps = arrays[p.name], gaps_of(p)
+            places = np.arange(memory.size) if gaps is None else np.flatnonzero(~gaps)
+            if places.size > 3 * _KNOWN_AGAIN:
+                places = places[_KNOWN_AGAIN:-_KNOWN_AGAIN]
+            places = places[1:][rng.random(max(0, places.size - 1)) < 0.5]
+            values = found[p.name] = memory.copy()
+            values[places] = memory[rng.permutation(places)]
+    return found
+
+
 def _clamped(kernel: Kernel, values: Array) -> NDArray[np.bool_]:
     return np.isin(values, [np.float32(c) for c in clamps_of(kernel)])
 

@@ -38,9 +38,15 @@ _SHARE = 4
 
 
 class Referee:
-    """References of the latest kernels. ``memory`` is shared with the bench."""
+    """References of the latest kernels. ``memory`` is shared with the bench.
 
-    def __init__(self, hooks: Hooks, limits: Limits, seed: int, team: Team, memory: Bytes) -> None:
+    ``secret``: a seed that no candidate can be written for.
+    """
+
+    def __init__(
+        self, hooks: Hooks, limits: Limits, seed: int, team: Team, memory: Bytes, secret: int = 0
+    ) -> None:
+        self._secret = secret
         self._hooks, self._limits, self._seed, self._memory = hooks, limits, seed, memory
         self._bulk = Bulk(team)
         self._kernels = DatasetCache(limits.cache_bytes)
@@ -71,7 +77,9 @@ class Referee:
         return hand_over(drawn, self._memory)
 
     def _made(self, candidate: Candidate, io: KernelIO, known: References | None = None) -> Dataset:
-        return make_dataset(candidate, io, self._hooks, self._limits, self._seed, known)
+        return make_dataset(
+            candidate, io, self._hooks, self._limits, self._seed, known, self._secret
+        )
 
     def _keep(self, kernel_key: str, made: Dataset) -> None:
         """Keep the references."""
@@ -121,14 +129,14 @@ class Referee:
 _referee: Referee | None = None
 
 
-def start_referee(hooks: Hooks, limits: Limits, seed: int, memory: Mapped) -> None:
+def start_referee(hooks: Hooks, limits: Limits, seed: int, memory: Mapped, secret: int) -> None:
     """Make this process the referee.
 
     It judges on one thread: others would have to be woken for each judgement.
     """
     global _referee  # noqa: PLW0603  # the one thing this process keeps
     one_blas_thread()  # it looks for the library, which a confined process can not
-    _referee = Referee(hooks, limits, seed, Team(1), memory.bytes)
+    _referee = Referee(hooks, limits, seed, Team(1), memory.bytes, secret)
 
 
 def on_referee(method: Callable[..., T], *arguments: object) -> T:
