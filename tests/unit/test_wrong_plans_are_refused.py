@@ -14,7 +14,7 @@ from tunegrad.errors import WrongPlan
 from tunegrad.frontend import Tensor
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F16, F32, I64, DType
-from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Load, Op, rebuild
+from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, rebuild
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import Buffer, Combined, LaunchPlan, schedule
 from tunegrad.ir.graph import const
@@ -238,6 +238,22 @@ def _as_factor(x: Apply) -> Expr:
     return Apply(Op.MUL, (Cast(x.args[0], x.dtype), x.args[1]), x.dtype)
 
 
+def _heavy() -> LaunchPlan:
+    return _plan(_x(1, 512, 7, 7).conv2d(_w(64, 512, 3, 3), padding=1))
+
+
+def _nothing_at(dim: int, place: int) -> Callable[[LaunchPlan], LaunchPlan]:
+    """Stores that write 0 at one place along a dimension."""
+
+    def stored(s: Stage) -> Stage:
+        if not isinstance(s, Store):
+            return s
+        here = Inside(Valid((Range(s.index[dim], place, place + 1),)))
+        return replace(s, expr=Apply(Op.WHERE, (here, Const(0.0, F32), s.expr), F32))
+
+    return lambda plan: _stages(plan, stored)
+
+
 def _some_rows() -> LaunchPlan:
     return _plan(_x(35).where(_x(35) < _x(35, name="y"), 0.0) + 1.0)
 
@@ -366,6 +382,9 @@ FAULTS: dict[str, tuple[Callable[[], LaunchPlan], Callable[[LaunchPlan], LaunchP
         lambda: _plan(_x(35) - _x(35) + _x(35, name="y")),
         lambda p: _applied(p, Op.SUB, lambda x: Const(0.0, F32)),
     ),
+    "a row of a heavy convolution is gone": (_heavy, _nothing_at(1, 4)),
+    "a column of a heavy convolution is gone": (_heavy, _nothing_at(2, 1)),
+    "a channel of a heavy convolution is gone": (_heavy, _nothing_at(0, 32)),
     "the last term of millions is gone": (_longest, lambda p: _stages(p, _shorter)),
 }
 

@@ -275,12 +275,14 @@ def along(line: Array, axis: int, depth: int) -> Array:
     return line.reshape((1,) * axis + (-1,) + (1,) * (depth - axis - 1))
 
 
-def drawn_terms(sums: Sequence[tuple[int, ...]], known: tuple[int, ...]) -> dict[int, Array]:
+def drawn_terms(
+    sums: Sequence[tuple[int, ...]], known: tuple[int, ...], each: int = 0
+) -> dict[int, Array]:
     """For reductions of these extents, positions of terms by the number of those: the ends of each
-    axis, and others that are drawn.
+    axis, and others that are drawn; ``each``: about so many, by default thousands.
     """
     found: dict[int, Array] = {}
-    each = 1 << 12 if len({*map(prod, sums)}) == 1 else 1 << 6
+    each = each or (1 << 12 if len({*map(prod, sums)}) == 1 else 1 << 6)
     for extents in sums:
         count = prod(extents)
         at = flat_position(sampled(extents, each, known, count), extents)

@@ -12,6 +12,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field
 from functools import cache, partial
+from itertools import permutations
 from math import factorial, floor, prod
 from typing import Any, cast
 
@@ -57,6 +58,9 @@ from .numbers import Number, Numbers, P, deep, sum_of_products, symmetric
 
 _MOST, _LEAST, _POINTS = 128, 2, 3
 """Samples, at most and at least; points of a variant's last kernel."""
+
+_PLACES, _CORNERS = 64, 2
+"""Elements that have some of the terms of a long sum worked out, where few have all."""
 
 _NEAR = 1e-12
 """Relative distance of a fraction from a number of a matrix that is made of it in f64."""
@@ -251,7 +255,9 @@ def _compare(group: Group, cone: list[Node], terms: int, *, exactly: bool = Fals
     seed = int.from_bytes(hashlib.sha256(k.key.encode()).digest()[:4], "big")
     samples, known = min(_MOST, max(_LEAST, SAMPLED_TERMS // terms)), borders(cone)
     if len(group.launches) == 1:
-        at = sampled(group.node.shape, samples, known, seed)
+        at = every = sampled(group.node.shape, max(samples, _PLACES), known, seed)
+        if at and samples < min(_PLACES, len(at[0])):  # of corners most is padding
+            at = tuple(i[_CORNERS:][: samples // 2] for i in at)
         count = len(at[0]) if at else 1
         spoiled = 0 if not _selects(group, cone) else count if terms == 1 else (count + 3) // 4
         rarely = 1 << (2 * terms * len(group.held)).bit_length()
@@ -263,6 +269,10 @@ def _compare(group: Group, cone: list[Node], terms: int, *, exactly: bool = Fals
             _Comparison(group, twice, numbers).by_element()
         except TooLongError:
             _compare_terms(group, cone, twice, numbers)
+            return
+        if every is not at:
+            numbers = Numbers.drawn(len(every[0]), seed, exactly=exactly)
+            _compare_terms(group, cone, every, numbers, SAMPLED_TERMS // 2 // len(every[0]))
         return
     # a sum of bytes on floats is compared without roundings: each side has others
     drawn = partial(Numbers.drawn, seed=seed, exactly=exactly, on_purpose=group.on_floats)
@@ -278,8 +288,10 @@ def _compare(group: Group, cone: list[Node], terms: int, *, exactly: bool = Fals
     work.by_point({a.name: i for a, i in zip(k.axes, at, strict=True)})
 
 
-def _compare_terms(group: Group, cone: list[Node], at: At, numbers: Numbers) -> None:
-    """Compare long reductions by some of their terms.
+def _compare_terms(
+    group: Group, cone: list[Node], at: At, numbers: Numbers, each: int = 0
+) -> None:
+    """Compare long reductions by some of their terms; ``each``: about so many.
 
     One kernel folds as many as the graph, in its order or in another one of axes: each is there
     once, and those at ends and drawn ones are equal. Otherwise all are worked out.
@@ -290,19 +302,24 @@ def _compare_terms(group: Group, cone: list[Node], at: At, numbers: Numbers) -> 
         for n in cone
         if n.op is GraphOp.REDUCE and (n is group.node or n not in group.held)
     ]
-    numbers.terms = drawn_terms([x for x in (*sums, *axes) if prod(x) > 1], borders(cone))
+    numbers.terms = drawn_terms([x for x in (*sums, *axes) if prod(x) > 1], borders(cone), each)
     most = [factorial(max(map(len, x), default=0)) for x in (sums, axes)]
-    for turn in (
-        (0, 0),
-        *((n, 0) for n in range(1, most[0])),
-        *((0, n) for n in range(1, most[1])),
-    ):
+    turns = [*((n, 0) for n in range(most[0])), *((0, n) for n in range(1, most[1]))]
+    if len(sums) == len(axes) == 1:  # first those in which both have the same extents
+        turns.sort(key=lambda t: _turned(sums[0], t[0]) != _turned(axes[0], t[1]))
+    for turn in turns:
         numbers.turn = turn
         with suppress(WrongPlan):
             _Comparison(group, at, numbers).by_element()
             return
     numbers.terms, numbers.patient = {}, True
     _Comparison(group, at, numbers).by_element()
+
+
+def _turned(extents: tuple[int, ...], turn: int) -> tuple[int, ...]:
+    """Extents in the order of axes of a turn."""
+    orders = [*permutations(extents)]
+    return orders[turn % len(orders)]
 
 
 class _Comparison:

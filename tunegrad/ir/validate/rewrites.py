@@ -527,6 +527,7 @@ def _common(
     """Nodes that both are made of, down to ends that both have, and the nodes above those.
 
     An end that only one of them has is no such, and is worked out, as those that are ``opened``.
+    Reductions first: below them the other's ends may stand.
     """
     if not image.srcs and image.op is not GraphOp.INPUT:  # what folding made
         return frozenset(), [image, *topological((made,))]
@@ -535,7 +536,7 @@ def _common(
         apart = ends ^ others
         if not apart:
             return frozenset(ends), list(dict.fromkeys((*above, *more)))
-        opened |= apart
+        opened |= {n for n in apart if n.op is GraphOp.REDUCE} or apart
 
 
 def _reached(
