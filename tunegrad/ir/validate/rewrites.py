@@ -105,26 +105,30 @@ def check_rewrite(
 
     Returns why nodes can not be compared. Raises WrongPlan where outputs differ.
     """
+    left: dict[str, None] = {}
+    heights: dict[Node, int] = {}
+    for made, image in _pairs(before, after, steps):
+        left.update(_compared(made, image, narrow, on_purpose, heights))
+    return list(left)
+
+
+def _pairs(
+    before: tuple[Node, ...], after: tuple[Node, ...], steps: Sequence[Step]
+) -> list[tuple[Node, Node]]:
+    """What nodes are by their own word for their rewritten sources, and what stands in their place,
+    where that is another node.
+    """
     if len(before) != len(after):
         raise WrongPlan(f"graph: {len(before)} outputs became {len(after)}")
     if before == after:
         return []
     order = topological(before)
     images = _images(order, steps)
-    left: dict[str, None] = {}
-    heights: dict[Node, int] = {}
     others = {n for n, image in images.items() if image is not n}
-    for n in order:
-        if n not in others and others.isdisjoint(n.srcs):
-            continue
-        made, image = _made(n, images), images[n]
-        if made is not image:
-            left.update(_compared(made, image, narrow, on_purpose, heights))
-    for o, a in zip(before, after, strict=True):
-        made, image = _unfenced(images[o]), _unfenced(a)
-        if made is not image:
-            left.update(_compared(made, image, narrow, on_purpose, heights))
-    return list(left)
+    changed = (n for n in order if n in others or not others.isdisjoint(n.srcs))
+    pairs = [(_made(n, images), images[n]) for n in changed]
+    pairs += [(_unfenced(images[o]), _unfenced(a)) for o, a in zip(before, after, strict=True)]
+    return [(made, image) for made, image in pairs if made is not image]
 
 
 def check_guards(
@@ -655,10 +659,44 @@ def validated_rewrite(
     narrow: DType | None = None,
     on_purpose: bool = False,
 ) -> tuple[Node, ...]:
-    """``after``, if it computes what ``before`` does; a warning for what is not compared."""
-    for why in check_rewrite(before, after, steps, narrow, on_purpose):
+    """``after``, if it computes what ``before`` does; a warning for what is not compared.
+
+    Remembered on disk, but where all that changed is constants: those are compared as fast as the
+    graphs are written down.
+    """
+    pairs, heights = _pairs(before, after, steps), dict[Node, int]()
+    key = None
+    if any(image.srcs for _, image in pairs):
+        key = _key_of_graphs(before, after, narrow, on_purpose)
+    cache = _cache_at(cache_dir() / "validated")
+    kept = None if key is None else cache.get(key)
+    if kept is None:
+        left = dict[str, None]()
+        for made, image in pairs:
+            left.update(_compared(made, image, narrow, on_purpose, heights))
+        kept = "\n".join(" ".join(why.split()) for why in left).encode()
+        if key is not None:
+            cache.put(key, kept)
+    for why in filter(None, kept.decode().split("\n")):
         _warn_of_graph(why)
     return after
+
+
+def _key_of_graphs(*what: object) -> str | None:
+    """A key of graphs and settings; None with arrays that others may write to."""
+    graphs = [cast(tuple[Node, ...], x) for x in what if isinstance(x, tuple)]
+    order = topological(tuple(n for graph in graphs for n in graph))
+    if any(isinstance(n.arg, ConstData) and n.arg.memory for n in order):
+        return None
+    at = {id(n): i for i, n in enumerate(order)}
+    rows = [
+        (n.op, n.arg.digest if isinstance(n.arg, ConstData) else n.arg, n.shape, n.dtype.name,
+         *(at[id(s)] for s in n.srcs))
+        for n in order
+    ]  # fmt: skip
+    ends = [[at[id(n)] for n in graph] for graph in graphs]
+    settings = [str(x) for x in what if not isinstance(x, tuple)]
+    return _key(("of graphs", *settings, repr(ends), repr(rows)))
 
 
 @lru_cache(maxsize=1024)
