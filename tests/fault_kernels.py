@@ -156,6 +156,7 @@ CASES: Mapping[str, Case] = {
     "epsilon_of_a_layer_norm_doubled": Case(_layer_norm, ""),
     "epsilon_of_an_rms_norm_tiny": Case(lambda n: _rms_norm(_x(2 + n, 64)), ""),
     "last_term_of_a_softmax_lost": Case(lambda n: _x(2, 8192 + 64 * n).softmax(-1), ""),
+    "last_terms_of_long_sums_a_little_off": Case(lambda n: _x(32, (1 << 16) + n).tanh().sum(1), ""),
     "last_term_of_an_rms_norm_lost": Case(lambda n: _rms_norm(_x(2, 8192 + 64 * n)), ""),
     "last_terms_of_a_variance_lost": Case(lambda n: _x(2, 8192 + 64 * n).var(1), ""),
     "one_term_of_a_weight_gradient_lost": Case(_weight_gradient, ""),

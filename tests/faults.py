@@ -285,6 +285,13 @@ IN_MEANING: Mapping[str, Callable[[str], str]] = {
     "epsilon_of_a_layer_norm_doubled": _constant(r"9\.99\d*e-06", "2e-05"),
     "epsilon_of_an_rms_norm_tiny": _constant(r"9\.99\d*e-07", "1e-12"),
     "last_term_of_a_softmax_lost": _sum_loses("v1", 1),
+    "last_terms_of_long_sums_a_little_off": lambda text: re.sub(
+        r"( *v0 = add over (\w+):(\d+) in f32: )(.*)",
+        lambda m: (
+            f"{m[1]}where(lt(i32({m[2]}), {int(m[3]) - 1}:i32), {m[4]}, mul(0.97:f32, {m[4]}))"
+        ),
+        text,
+    ),
     "last_term_of_an_rms_norm_lost": _sum_loses("v0", 1),
     "last_terms_of_a_variance_lost": _sum_loses("v1", 8),
     "one_term_of_a_weight_gradient_lost": _one_term_lost,

@@ -400,9 +400,6 @@ def test_a_cubin_cut_anywhere_is_refused_or_read():
     [("__device__ int kept;", ""), ("", "static int kept;"), ("__device__ int kept = 3;", "")],
 )
 def test_a_kernel_that_keeps_something_is_refused(outside, inside):
-    text = (
-        f"{outside}\nextern \"C\" __global__ void k(float *a) "
-        f"{{ {inside} a[0] = ++kept; }}"
-    )
-    with pytest.raises(CompileFailure, match="illegal: section .nv.global.* can be written"):
+    text = f'{outside}\nextern "C" __global__ void k(float *a) {{ {inside} a[0] = ++kept; }}'
+    with pytest.raises(CompileFailure, match=r"illegal: section .nv.global.* can be written"):
         absent("sm_90a").compile(Lowered(text, "k", KernelIO(())))

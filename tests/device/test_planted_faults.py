@@ -128,5 +128,5 @@ def test_planted_memory_of_its_own_is_refused_as_it_is_loaded(fault: str) -> Non
     device = CpuDevice(TARGET)
     Executable.load(device.compile(lowered), lowered.entry).close()
     image = device.compile(replace(lowered, text=KEEPING[fault](lowered.text)))
-    with pytest.raises(CompileFailure, match="illegal: section .* can be written"):
+    with pytest.raises(CompileFailure, match=r"illegal: section .* can be written"):
         Executable.load(image, lowered.entry)

@@ -129,9 +129,7 @@ def test_what_is_not_loaded_is_refused_in_words(text, message):
     ],
 )
 def test_a_kernel_that_keeps_something_or_calls_the_system_is_refused(more, message):
-    body = (
-        "  store i8 1, ptr @a\n" if more[0] == "@" else f"  call i64 @{more.split('@')[1]}\n"
-    )
+    body = "  store i8 1, ptr @a\n" if more[0] == "@" else f"  call i64 @{more.split('@')[1]}\n"
     define = "define void @kernel() {\n"
     whole = compile_llvm(f"{more}\n{define}{body}  ret void\n}}\n", host_target(), 1)
     Library(whole, ("kernel",), {}).close()
@@ -141,7 +139,9 @@ def test_a_kernel_that_keeps_something_or_calls_the_system_is_refused(more, mess
 
 @pytest.mark.parametrize("name", ["memcpy", "fmodf", "exp", "__truncsfhf2", "__divti3"])
 def test_functions_of_numbers_are_what_a_kernel_may_call(name):
-    text = f"declare void @{name}()\ndefine void @kernel() {{\n  call void @{name}()\n  ret void\n}}"
+    text = (
+        f"declare void @{name}()\ndefine void @kernel() {{\n  call void @{name}()\n  ret void\n}}"
+    )
     check_stateless(read_object(compile_llvm(text, host_target(), 1)), ())
 
 

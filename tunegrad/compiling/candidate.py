@@ -22,6 +22,7 @@ from tunegrad.compiling.artifact import build
 from tunegrad.devices import Device, Hooks, KernelIO, Lowered, Reference, run_on_host
 from tunegrad.devices.verifying.drawing import (
     changed_inputs,
+    MANY_SUMS,
     draw_set,
     drawn_values,
     float_operations,
@@ -48,7 +49,7 @@ from tunegrad.ir.rounding import (
     roundings,
 )
 from tunegrad.lazy import dataclass
-from tunegrad.opts import Schedule, Space
+from tunegrad.opts import Schedule, Space, longest_chain
 
 Array = NDArray[Any]
 
@@ -158,7 +159,8 @@ def reference(
     sample of them: where they differ the reference has a fault, and no candidate is right.
     """
     one_blas_thread()
-    rounded = roundings(payload.kernel, drawn_values(payload.kernel, arrays))
+    chain = longest_chain(payload.device.target)
+    rounded = roundings(payload.kernel, drawn_values(payload.kernel, arrays), chain)
     within = rounded_within(payload.kernel)
     kernel = unrounded(payload.kernel)
     if interpret_steps(kernel) <= (_CHECK_STEPS if few else INTERPRETED_STEPS):
@@ -296,7 +298,11 @@ def _whole(
 
 
 def _reference(values: Array, rounded: Rounded, indices: Array | None) -> Reference:
-    return Reference(_comparable(values), max(1, rounded.terms), indices, rounded.count)
+    """Terms round on their own, blocks or not: of many sums some show how large those errors are,
+    while the only ones may cancel.
+    """
+    terms = rounded.chain if values.size >= MANY_SUMS else rounded.terms
+    return Reference(_comparable(values), max(1, terms), indices, rounded.count)
 
 
 def _checked(r: Reference, offsets: Array, expected: Array) -> Reference:

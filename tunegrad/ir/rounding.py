@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .dtypes import F64, DType
+from .dtypes import F32, F64, DType
 from .expr import (
     FUNCTIONS,
     Apply,
@@ -33,9 +33,11 @@ from .interpret.numeric import Array
 from .kernel import Kernel, Reduce, Stage, Store, memoized
 
 __all__ = [
+    "BLOCKED",
     "IN_STEPS",
     "Drawn",
     "Rounded",
+    "chain_steps",
     "decisions_of",
     "error_bounds_at",
     "fold_steps",
@@ -56,6 +58,10 @@ __all__ = [
 # takes, since schedules are not chosen after the signs. By Hoeffding's inequality a sum of a part
 # of them exceeds ``12 * sqrt(N) * size`` with a probability below 2 exp(-72) = 1e-31.
 
+
+BLOCKED = 1504
+"""Additions that a term of an f32 sum goes through, at most, on a CPU without matrix units
+(``opts.lowering.reductions.longest_chain``)."""
 
 _DIGITS = {"bf16": 8, "f16": 11, "f32": 24, "f64": 53}
 _DEVIATIONS = 12.0
@@ -79,11 +85,13 @@ class Rounded:
     """Rounding of a result: ``count`` roundings of the result itself (0: exact), None where terms
     may cancel.
 
-    ``terms``: the fold steps of the reductions behind it that round.
+    ``terms``: the steps of the reductions behind it that round; ``chain``: those of them that do
+    so one after the other.
     """
 
     count: int | None
     terms: int
+    chain: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +116,21 @@ _ANY = _Known(inf, 1.0)
 """An exact value of which nothing is known: the first sum or product rounds it."""
 
 
-def roundings(k: Kernel, drawn: Mapping[str, Drawn | None]) -> dict[str, Rounded]:
-    """Rounding of every output, for inputs of which this much is known; None: any values."""
-    return dict(_roundings(k, tuple((p.name, drawn.get(p.name)) for p in k.params)))
+def roundings(
+    k: Kernel, drawn: Mapping[str, Drawn | None], chain: int = BLOCKED
+) -> dict[str, Rounded]:
+    """Rounding of every output, for inputs of which this much is known; None: any values.
+
+    ``chain``: see ``chain_steps``.
+    """
+    return dict(_roundings(k, (*((p.name, drawn.get(p.name)) for p in k.params), chain)))
 
 
 @memoized(64)
-def _roundings(k: Kernel, drawn: tuple[tuple[str, Drawn | None], ...]) -> dict[str, Rounded]:
+def _roundings(k: Kernel, known_of: tuple[Any, ...]) -> dict[str, Rounded]:
     """Kept: the sets of a kernel differ in what was drawn; it is asked before drawing as well."""
-    walk = _Walk(k, dict(drawn))
+    *drawn, chain = known_of
+    walk = _Walk(k, dict(drawn), chain)
     found: dict[str, Rounded] = {}
     for s in k.stages:
         known = walk.known(s.expr, {})
@@ -131,22 +145,23 @@ def _worse(a: Rounded | None, b: Rounded) -> Rounded:
     if a is None:
         return b
     count = None if a.count is None or b.count is None else max(a.count, b.count)
-    return Rounded(count, max(a.terms, b.terms))
+    return Rounded(count, max(a.terms, b.terms), max(a.chain, b.chain))
 
 
 class _Walk:
     """One kernel; ``values`` holds what is known of each reduction so far."""
 
-    def __init__(self, k: Kernel, drawn: Mapping[str, Drawn | None]) -> None:
+    def __init__(self, k: Kernel, drawn: Mapping[str, Drawn | None], chain: int) -> None:
         self.kernel, self.drawn = k, drawn
         self.values: dict[str, _Known] = {}
         self.steps = {r.name: fold_steps(r) for r in k.reduces}
+        self.chains = {r.name: chain_steps(r, chain) for r in k.reduces}
 
     def stored(self, s: Store, x: _Known) -> Rounded:
-        terms = sum(self.steps[name] for name in x.sums)
+        terms, chain = (sum(steps[name] for name in x.sums) for steps in (self.steps, self.chains))
         if not self.kernel.param(s.param).dtype.is_float:
-            return Rounded(None if x.behind else 0, terms)  # it may tip over
-        return Rounded(x.count, terms)
+            return Rounded(None if x.behind else 0, terms, chain)  # it may tip over
+        return Rounded(x.count, terms, chain)
 
     def folded(self, r: Reduce, x: _Known) -> _Known:
         """A reduction of terms that are known."""
@@ -226,6 +241,14 @@ def fold_steps(r: Reduce) -> int:
     """Steps of a whole fold that round; a product of pairs is added in two."""
     each = 2 if isinstance(r.expr, Apply) and r.expr.op is Op.DOT2 else 1
     return each * prod(a.extent for a in r.folds)
+
+
+def chain_steps(r: Reduce, chain: int = BLOCKED) -> int:
+    """Steps of a fold that round one after the other: f32 sums are added in blocks, each from 0,
+    in which no term goes through more than ``chain`` additions.
+    """
+    steps = fold_steps(r)
+    return min(steps, chain) if r.op is Op.ADD and r.dtype == F32 else steps
 
 
 def _constant(value: float) -> _Known:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .actions import apply_actions as apply_actions
     from .actions import parse_actions as parse_actions
     from .actions import print_actions as print_actions
+    from .lowering.reductions import longest_chain as longest_chain
     from .observers import Trace as Trace
     from .observers import TraceStep as TraceStep
     from .observers import dump_to_folder as dump_to_folder
@@ -53,6 +54,7 @@ else:
                 "Action ActionObserver Upcast action_names apply_actions parse_actions "
                 "print_actions"
             ),
+            "lowering.reductions": "longest_chain",
             "observers": "Trace TraceStep dump_to_folder form_text",
             "passes": (
                 "LIMIT LOOPS LOWER MAX_INSTRUCTIONS RACES RENDER SCHEDULE SPACE_VERSION "

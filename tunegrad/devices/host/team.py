@@ -585,7 +585,13 @@ class OpenMP:
 _LINE = 64
 MOST_DIMS = 32
 RESULT_BYTES = 64
-BULK_EXPORTS = ("tg_control", "tg_fill", "tg_judge", "tg_digest", *(f"tg_stride{size}" for size in (1, 2, 4, 8)))
+BULK_EXPORTS = (
+    "tg_control",
+    "tg_fill",
+    "tg_judge",
+    "tg_digest",
+    *(f"tg_stride{size}" for size in (1, 2, 4, 8)),
+)
 _SHARED_BYTES = 256 << 10
 """Buffers below this are one thread's: waking the others would take longer."""
 

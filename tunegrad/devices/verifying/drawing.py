@@ -50,7 +50,7 @@ from tunegrad.ir.interpret.evaluate import unrounded
 from tunegrad.ir.interpret.kernel import folds_at, interpret_at
 from tunegrad.ir.interpret.numeric import bytes_of, to_compute
 from tunegrad.ir.kernel import Kernel, Param, Reduce, memoized
-from tunegrad.ir.rounding import Drawn, fold_steps, rounded_within
+from tunegrad.ir.rounding import Drawn, chain_steps, fold_steps, rounded_within
 
 _TRIAL_STEPS = 1 << 16
 _FEWEST, _MOST = 16, 4096
@@ -58,6 +58,9 @@ _FEWEST, _MOST = 16, 4096
 
 _PART = 1 << 14
 """Values are looked at in parts that fit into a cache."""
+
+MANY_SUMS = 16
+"""Results of which one is as large as sums of such terms are: their root mean square says it."""
 
 _LONG = 1 << 20
 """Steps of one element above which no level of special values is tried but the one with zeros."""
@@ -430,7 +433,8 @@ def _sound(kernel: Kernel, arrays: Mapping[str, Array], random: bool = True) -> 
     folds = folds_at(exact, arrays, points, as_float64=True)
     wide = interpret_at(exact, arrays, points, as_float64=True, known=folds)
     narrow = interpret_at(kernel, arrays, points)
-    terms = max(1, sum(fold_steps(r) for r in kernel.reduces))
+    steps = chain_steps if kernel.points >= MANY_SUMS else fold_steps
+    terms = max(1, sum(steps(r) for r in kernel.reduces))
     allowed: dict[str, float] = {}
     for p in kernel.outputs:
         count = None if p.dtype.is_float else 0

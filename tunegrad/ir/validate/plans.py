@@ -288,9 +288,7 @@ def _compare(group: Group, cone: list[Node], terms: int, *, exactly: bool = Fals
     work.by_point({a.name: i for a, i in zip(k.axes, at, strict=True)})
 
 
-def _compare_terms(
-    group: Group, cone: list[Node], at: At, numbers: Numbers, each: int = 0
-) -> None:
+def _compare_terms(group: Group, cone: list[Node], at: At, numbers: Numbers, each: int = 0) -> None:
     """Compare long reductions by some of their terms; ``each``: about so many.
 
     One kernel folds as many as the graph, in its order or in another one of axes: each is there

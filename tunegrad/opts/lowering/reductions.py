@@ -14,6 +14,7 @@ from tunegrad.ir.kernel import Kernel, Reduce, identity
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
 from tunegrad.ir.pipelines import WARP
 from tunegrad.ir.program import Alloc, Barrier, For, Instr, Shuffle, VType, Write
+from tunegrad.ir.target import Target
 from tunegrad.lazy import dataclass
 
 from .builder import Builder, Known
@@ -37,6 +38,18 @@ LONG_DOT = 8192
 """Products above which accumulators are cut that can not leave their registers for a while: those
 of tiles, and of work-items.
 """
+
+LANES = 64
+"""Lanes and copies of an accumulator, about, which are folded in f32."""
+
+
+def longest_chain(target: Target) -> int:
+    """Additions that a term of an f32 sum goes through one after the other, at most, under any
+    schedule: in its block, among blocks, among partial sums in memory, and in the fold of lanes;
+    where accumulators can not leave their registers, in a contraction that is not cut.
+    """
+    blocks = PANEL + DOT_BLOCK + ROW_PARTIALS + LANES
+    return LONG_DOT + blocks if target.has_work_items or target.units else blocks
 
 
 @dataclass(frozen=True, slots=True)
