@@ -344,7 +344,7 @@ def test_the_same_bytes_are_judged_again_only_where_they_may_win(monkeypatch):
         again = measure(hostile.GOOD, math.inf)
     assert [row.status for row in (won, lost, near, again)] == [Status.OK] * 4
     assert [row.status for row in wrong] == [Status.WRONG] * 2
-    assert judged == [[0, 0, 1, 1, 2, 0], [], [], [0], [0], [0, 1, 1, 2, 0]]
+    assert judged == [[0, 0, 2, 1, 1, 2, 0], [], [], [0], [0], [0, 2, 1, 1, 2, 0]]
     assert won.max_error == lost.max_error == near.max_error
 
 

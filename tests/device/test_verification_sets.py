@@ -5,6 +5,7 @@ their range.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import pytest
@@ -273,9 +274,27 @@ def test_heavy_kernels_have_every_set():
     k = kernel_of(x(1, 256, 14, 14).conv2d(Tensor.input("w", (256, 256, 3, 3), "f32"), padding=1))
     payload = payload_of(k)
     made = make_dataset(Candidate(k.key, payload), lower(payload).io, HOOKS, Limits(), 0, None)
-    assert len(made.sets) == len(KINDS) == 3
-    assert [r.roundings for s in made.sets for r in s.references.values()] == [None, 0, None]
-    assert all(r.indices is None for s in made.sets for r in s.references.values())
+    *whole, changed = made.sets
+    assert len(whole) == len(KINDS) == 3
+    assert [r.roundings for s in whole for r in s.references.values()] == [None, 0, None]
+    assert all(r.indices is None for s in whole for r in s.references.values())
+    assert all(r.values.size > 2 for r in changed.references.values())
+
+
+def test_a_changed_set_is_the_first_one_at_both_ends_and_another_between() -> None:
+    k = kernel_of(x(7, 300) @ Tensor.input("w", (300, 5), "f32"))
+    payload = payload_of(k)
+    make = partial(
+        make_dataset, Candidate(k.key, payload), lower(payload).io, HOOKS, Limits(), 0, None
+    )
+    first, changed, other = make(3).sets[0], make(3).sets[-1], make(4).sets[-1]
+    for name, values in first.inputs.items():
+        new = changed.inputs[name]
+        assert (new[:16] == values[:16]).all()
+        assert (new[-16:] == values[-16:]).all()
+        assert 0.3 < (new != values).mean() < 0.6
+        assert (np.sort(new) == np.sort(values)).all()
+        assert (new != other.inputs[name]).any()
 
 
 def test_division_of_integers_never_overflows():

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from kernel_corpus import corpus_kernel
 
+from tunegrad.devices.cuda.architectures import typical
+from tunegrad.devices.host.facts import host_target
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import BF16, F32
 from tunegrad.ir.folding import fold_constants
@@ -13,7 +17,8 @@ from tunegrad.ir.fusion import schedule
 from tunegrad.ir.interpret.evaluate import unrounded
 from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.kernel import Kernel
-from tunegrad.ir.rounding import Drawn, Rounded, rounded_within, roundings
+from tunegrad.ir.rounding import BLOCKED, Drawn, Rounded, rounded_within, roundings
+from tunegrad.opts import longest_chain
 
 
 def x(*shape: int, dtype: str = "f32") -> Tensor:
@@ -32,7 +37,7 @@ def rounded(k: Kernel, reach: float = 1.0, *, balanced: bool = True, unit: float
 
 def test_sum_of_integers_is_exact_while_every_partial_sum_fits():
     assert rounded(kernel_of(x(1 << 20).sum()), 16, balanced=False) == Rounded(0, 0)
-    assert rounded(kernel_of(x(1 << 20).sum()), 17, balanced=False) == Rounded(None, 1 << 20)
+    assert rounded(kernel_of(x(1 << 20).sum()), 17, balanced=False) == Rounded(None, 1 << 20, BLOCKED)
 
 
 def test_random_signs_make_longer_sums_exact():
@@ -130,10 +135,16 @@ def test_a_reference_has_what_is_stored_in_16_bits_before_it_is_rounded() -> Non
 def test_integers_of_a_sum_that_rounds_are_known_to_be_so() -> None:
     k = kernel_of(x(1 << 20).sum().round().cast("i32"))
     assert rounded(k, 16, balanced=False) == Rounded(0, 0)
-    assert rounded(k, 17, balanced=False) == Rounded(None, 1 << 20)
+    assert rounded(k, 17, balanced=False) == Rounded(None, 1 << 20, BLOCKED)
 
 
 def test_an_integer_of_a_comparison_is_exact_as_the_comparison_is() -> None:
     above = x(1 << 20).sum() > 0.0
     assert rounded(kernel_of(above.cast("i32")), 17, balanced=False).count == 0
     assert rounded(kernel_of(above), 17, balanced=False).count == 0
+
+
+def test_a_chain_of_a_sum_in_blocks_is_as_long_as_lowering_makes_it() -> None:
+    plain = replace(host_target(2), units=())
+    assert longest_chain(plain) == BLOCKED
+    assert longest_chain(typical("sm_80")) > BLOCKED
