@@ -67,7 +67,9 @@ def _gone(pid: int) -> bool:
 
 
 def _path() -> str:
-    return os.pathsep.join([str(HERE), str(HERE.parent), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")])
+    return os.pathsep.join(
+        [str(HERE), str(HERE.parent), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")]
+    )
 
 
 def test_output_of_candidates_goes_nowhere(tmp_path):

@@ -37,7 +37,9 @@ def rounded(k: Kernel, reach: float = 1.0, *, balanced: bool = True, unit: float
 
 def test_sum_of_integers_is_exact_while_every_partial_sum_fits():
     assert rounded(kernel_of(x(1 << 20).sum()), 16, balanced=False) == Rounded(0, 0)
-    assert rounded(kernel_of(x(1 << 20).sum()), 17, balanced=False) == Rounded(None, 1 << 20, BLOCKED)
+    assert rounded(kernel_of(x(1 << 20).sum()), 17, balanced=False) == Rounded(
+        None, 1 << 20, BLOCKED
+    )
 
 
 def test_random_signs_make_longer_sums_exact():

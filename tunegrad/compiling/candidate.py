@@ -21,8 +21,8 @@ from tunegrad import devices
 from tunegrad.compiling.artifact import build
 from tunegrad.devices import Device, Hooks, KernelIO, Lowered, Reference, run_on_host
 from tunegrad.devices.verifying.drawing import (
-    changed_inputs,
     MANY_SUMS,
+    changed_inputs,
     draw_set,
     drawn_values,
     float_operations,
