@@ -73,6 +73,21 @@ def row_items(target: Target, extent: int) -> int:
     return max(n for n in powers(most) if n <= wanted)
 
 
+_SECTOR = 32
+"""Bytes that memory moves at least for a work-item that reads apart from its neighbours."""
+
+
+def _loads_more_apart(kernel: Kernel, target: Target, extent: int, parts: int) -> bool:
+    """True if work-items along a reduction of ``extent`` terms, which read apart from each other,
+    get more of them at once than ``parts`` along it for each output, where outputs are neighbours:
+    few outputs leave a GPU idle.
+    """
+    most = target.threads * target.max_local
+    itemsize = max(p.dtype.itemsize for p in kernel.params)
+    apart = min(most, kernel.points * row_items(target, extent)) * min(1.0, itemsize / _SECTOR)
+    return target.warp > 1 and apart > min(most, kernel.points * parts)
+
+
 def wide_counts(target: Target, extent: int, items: int, itemsize: int) -> tuple[list[int], int]:
     """Neighbouring terms that a work-item may take at once, and which count a default schedule has:
     a load of as many bytes as one may have, where warps exchange shares. ``itemsize`` 0: nothing
@@ -212,9 +227,19 @@ def sketch_reduce(
         return made.rows(None)
     lane = min(shared, key=lambda a: output_stride(kernel, a.name) or 1 << 40)
     largest = max(found, key=lambda x: x.nbytes, default=None)
-    beside = largest is not None and largest.stride(lane.name) == 1
+    parts = _parts(min(_LANES, lane.extent), axis.extent)
+    beside = (
+        largest is not None
+        and largest.stride(lane.name) == 1
+        and not _loads_more_apart(kernel, target, axis.extent, parts)
+    )
     form = ask.pick("group.form", ["rows", "columns"], int(beside))
     return made.rows(lane) if form == "rows" else made.columns(lane)
+
+
+def _parts(outputs: int, extent: int) -> int:
+    """Work-items that a default schedule has share out each sum of a group of ``outputs``."""
+    return max(1, min(GROUP_ITEMS // outputs, extent // TERMS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,8 +275,7 @@ class _Reduce(Sketch):
         count = ask.pick("group.lanes", counts, nearest(counts, _LANES))
         outer, inner = self.levels.split(lane.name, (count,))
         parts = item_counts(target, axis.extent, count)
-        wanted = max(1, min(GROUP_ITEMS // count, axis.extent // TERMS))
-        part = ask.pick("group.parts", parts, nearest(parts, wanted))
+        part = ask.pick("group.parts", parts, nearest(parts, _parts(count, axis.extent)))
         last, inside = self.levels.split(axis.name, (-(-axis.extent // part),))
         made: list[Action] = list(self.levels.actions)
         if self.levels.extent(last) > 1:
@@ -289,7 +313,11 @@ def sketch_item_rows(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Act
         return ()
     alone = bool(shared) and not any(r.rows for r in kernel.reduces)  # rows are the group's
     forms = [*(["item"] if alone else []), *(["group"] if longest > 1 else [])]
-    beside = bool(shared) and output_stride(kernel, shared[-1].name) == 1
+    beside = (
+        bool(shared)
+        and output_stride(kernel, shared[-1].name) == 1
+        and not _loads_more_apart(kernel, target, longest, 1)
+    )
     form = ask.pick("rows.form", forms or ["group"], 0 if beside else max(0, len(forms) - 1))
     rows = _Rows(kernel, target, ask, Levels(kernel), shared)
     return rows.item() if form == "item" else rows.group(axes, longest)

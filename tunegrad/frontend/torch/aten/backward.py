@@ -148,6 +148,40 @@ def _flash_backward(
     return vjp(forward, grad, query, key, value)
 
 
+def _flash_backward_on_cuda(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor,
+    cum_seq_q: Any, cum_seq_k: Any, max_q: int, max_k: int, dropout_p: float, is_causal: bool,
+    philox_seed: Any, philox_offset: Any, *, scale: float | None = None,
+) -> tuple[Any, ...]:  # fmt: skip
+    del cum_seq_q, cum_seq_k, max_q, max_k, philox_seed, philox_offset
+    return _flash_backward(
+        grad, query, key, value, out, logsumexp, dropout_p, is_causal, scale=scale
+    )
+
+
+def _efficient_backward(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, attn_bias: Tensor | None, out: Tensor,
+    logsumexp: Tensor, philox_seed: Any, philox_offset: Any, dropout_p: float,
+    grad_input_mask: Sequence[bool], is_causal: bool = False, *, scale: float | None = None,
+) -> tuple[Any, ...]:  # fmt: skip
+    del out, logsumexp, philox_seed, philox_offset
+    forward = partial(_attention, dropout_p=dropout_p, is_causal=is_causal, scale=scale)
+    wanted = (*grad_input_mask[:3], grad_input_mask[3] and attn_bias is not None)
+    return _of(forward, grad, (query, key, value, attn_bias), wanted)
+
+
+def _cudnn_backward(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor,
+    philox_seed: Any, philox_offset: Any, attn_bias: Tensor | None, cum_seq_q: Any, cum_seq_k: Any,
+    max_q: int, max_k: int, dropout_p: float, is_causal: bool, *, scale: float | None = None,
+) -> tuple[Any, ...]:  # fmt: skip
+    del philox_seed, philox_offset, cum_seq_q, cum_seq_k, max_q, max_k
+    return _flash_backward(
+        grad, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask=attn_bias,
+        scale=scale,
+    )  # fmt: skip
+
+
 _RESIZES: dict[str, Operator] = {
     **{f"upsample_nearest{n}d": _nearest for n in (1, 2, 3)},
     **{name: _smooth(name, mode) for name, mode in _MODES.items()},
@@ -180,4 +214,9 @@ BACKWARD: dict[str, Operator] = {
     **entries(_cdist_backward, "_cdist_backward.default"),
     **entries(_weight_norm_backward, "_weight_norm_interface_backward.default"),
     **entries(_flash_backward, "_scaled_dot_product_flash_attention_for_cpu_backward.default"),
+    **entries(
+        _flash_backward_on_cuda, "_scaled_dot_product_flash_attention_backward.default"
+    ),
+    **entries(_efficient_backward, "_scaled_dot_product_efficient_attention_backward.default"),
+    **entries(_cudnn_backward, "_scaled_dot_product_cudnn_attention_backward.default"),
 }  # fmt: skip

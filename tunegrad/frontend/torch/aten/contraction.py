@@ -65,6 +65,41 @@ def _flash_for_cpu(
     return found, None
 
 
+def _flash_for_cuda(
+    query: Tensor, key: Tensor, value: Tensor, dropout_p: float = 0.0, is_causal: bool = False,
+    return_debug_mask: bool = False, *, scale: float | None = None,
+) -> tuple[Any, ...]:  # fmt: skip
+    """The results behind the first are for the backward pass: two are the lengths of sequences."""
+    if return_debug_mask:
+        raise unsupported("scaled_dot_product_attention", "return_debug_mask")
+    found, _ = _flash_for_cpu(query, key, value, dropout_p, is_causal, scale=scale)
+    return found, None, None, None, query.shape[-2], key.shape[-2], None, None, None
+
+
+def _efficient_for_cuda(
+    query: Tensor, key: Tensor, value: Tensor, attn_bias: Tensor | None, compute_log_sumexp: bool,
+    dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+) -> tuple[Any, ...]:  # fmt: skip
+    del compute_log_sumexp
+    found, _ = _flash_for_cpu(
+        query, key, value, dropout_p, is_causal, attn_mask=attn_bias, scale=scale
+    )
+    return found, None, None, None
+
+
+def _cudnn(
+    query: Tensor, key: Tensor, value: Tensor, attn_bias: Tensor | None, compute_log_sumexp: bool,
+    dropout_p: float = 0.0, is_causal: bool = False, return_debug_mask: bool = False, *,
+    scale: float | None = None,
+) -> tuple[Any, ...]:  # fmt: skip
+    del compute_log_sumexp
+    _, *rest = _flash_for_cuda(query, key, value, dropout_p, is_causal, return_debug_mask)
+    found, _ = _flash_for_cpu(
+        query, key, value, dropout_p, is_causal, attn_mask=attn_bias, scale=scale
+    )
+    return found, *rest
+
+
 def _layers(
     kind: str, x: Tensor, state: Sequence[Tensor], params: Sequence[Tensor], has_biases: bool,
     directions: int, act: str,
@@ -142,6 +177,9 @@ CONTRACTION: dict[str, Operator] = {
     **entries(lambda x, y: x.cast(I32) @ y.cast(I32), "_int_mm.default"),
     **entries(_trilinear, "_trilinear.default"),
     **entries(_flash_for_cpu, "_scaled_dot_product_flash_attention_for_cpu.default"),
+    **entries(_flash_for_cuda, "_scaled_dot_product_flash_attention.default"),
+    **entries(_efficient_for_cuda, "_scaled_dot_product_efficient_attention.default"),
+    **entries(_cudnn, "_scaled_dot_product_cudnn_attention.default"),
     **entries(_recurrent("lstm"), "lstm.input"),
     **entries(_one_layer, "mkldnn_rnn_layer.default"),
     **entries(_recurrent("gru"), "gru.input"),
