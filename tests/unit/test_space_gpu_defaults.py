@@ -9,6 +9,7 @@ from best_schedules import BEST
 
 from benchmarks.hand_schedules import GPU, conv3x3, gemm, row_sum, softmax
 from tests.coalescing import SECTOR_BYTES, touched
+from tunegrad.devices.cuda.device import absent
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
@@ -16,6 +17,7 @@ from tunegrad.ir.looptree import LoopTree
 from tunegrad.ir.program import Program, Store, walk
 from tunegrad.ir.target import Target
 from tunegrad.opts import Space
+from tunegrad.opts.actions import Group
 
 UNITS = replace(GPU, threads=132, shared_bytes=48 << 10, max_local=1024)
 """A large GPU: units to fill."""
@@ -96,6 +98,17 @@ def test_space_gpu_default_shares_long_reductions_and_adds_up_side_by_side():
     assert (tree.own_items, program.local) == (8, 256)
     local = {x.name: tree.item_stride(x) for x in tree.loops if x.kind == "local"}
     assert local == {"ra0": 32, "a1": 1}, "neighbours read neighbouring columns"
+
+
+@pytest.mark.parametrize(
+    ("columns", "apart"), [(16, True), (1024, True), (4096, False), (65536, False)]
+)
+def test_space_gpu_default_shares_out_the_rows_of_few_columns(columns: int, apart: bool):
+    """Where outputs are neighbours and many, each work-item has one; few of them leave it idle."""
+    x = Tensor.input("x", (4096, columns), "f32")
+    kernel = last_kernel(x - x.mean(0, keepdim=True))
+    (found,) = Space(kernel, absent("sm_90a").target).defaults()
+    assert any(isinstance(action, Group) for action in found.actions) == apart
 
 
 def test_space_gpu_default_of_a_transpose_goes_through_shared_memory():
