@@ -6,8 +6,10 @@
 Each contestant is a process (``benchmarks.served``); a turn is some calls of one, the next turn the
 next one's. Beside them run as many processes as a row says, which do nothing but take a core each;
 in the last row a second process of the same contestant, which calls its model at the same time. A
-figure is the median of a contestant's calls, in ms; growth is over its own with none beside it.
-``ours 1`` has one thread: what more of them must never be slower than.
+figure is the median of a contestant's calls, in ms, and their mean; growth is of medians, over its
+own with none beside it. ``ours 1`` has one thread: what more of them must never be slower than.
+Beside as many processes as there are cores, a call waits for a core or does not, and the median may
+be of either kind: the mean is what calls take.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from tunegrad.regress.settings import Peer
 __all__ = ["main"]
 
 _MODELS, _PEERS = ("resnet18", "encoder", "mlp"), ("ort", "openvino", "torch")
+Figures = dict[str, tuple[float, float]]
 _BEGUN_S = 0.1
 """Until a process spins."""
 
@@ -72,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             calls = {
                 name: max(1, int(options.turn / min(_seconds(s, 5)))) for name, s in served.items()
             }
-            quiet: dict[str, float] = {}
+            quiet: Figures = {}
             for count in options.beside:
                 with _beside(count):
                     found = _turns(served, calls, options.rounds)
@@ -86,9 +89,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _say(row: str, found: dict[str, float], quiet: dict[str, float]) -> None:
-    cells = (f"{n} {1e3 * s:.3f} ({s / quiet[n]:.2f}x)" for n, s in found.items())
-    print(f"{row}: {', '.join(cells)}", flush=True)
+def _say(row: str, found: Figures, quiet: Figures) -> None:
+    cells = (
+        f"{n} {1e3 * s:.3f} ({s / quiet[n][0]:.2f}x), mean {1e3 * mean:.3f}"
+        for n, (s, mean) in found.items()
+    )
+    print(f"{row}: {'; '.join(cells)}", flush=True)
 
 
 def _seconds(served: Peer, calls: int) -> list[float]:
@@ -103,8 +109,8 @@ def _turns(
     calls: dict[str, int],
     rounds: int,
     twins: Mapping[str, Peer] = MappingProxyType({}),
-) -> dict[str, float]:
-    """The median seconds of a call of each, while its twin makes as many."""
+) -> Figures:
+    """The median and mean seconds of a call of each, while its twin makes as many."""
     found: dict[str, list[float]] = {name: [] for name in served}
     for turn in range(rounds):
         for name in list(served)[:: 1 if turn % 2 == 0 else -1]:
@@ -114,7 +120,7 @@ def _turns(
             found[name] += _seconds(served[name], calls[name])
             for thread in beside:
                 thread.join()
-    return {name: statistics.median(samples) for name, samples in found.items()}
+    return {n: (statistics.median(s), statistics.fmean(s)) for n, s in found.items()}
 
 
 if __name__ == "__main__":
