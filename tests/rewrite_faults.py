@@ -212,7 +212,7 @@ FAULTS = (
           "op is Op.AND and isinstance(args[0], Inside)", "isinstance(args[0], Inside)",
           "computed"),
     Fault("a condition that never holds always does", "fusion.build:inside",
-          "Const(not valid.never, BOOL)", "Const(True, BOOL)", "index values"),
+          "Const(not valid.never, dtypes.BOOL)", "Const(True, dtypes.BOOL)", "index values"),
     # arithmetic of expressions
     Fault("a sum with 1 is its other term", "fusion.build:apply_op",
           "op is Op.MUL and any", "op in (Op.MUL, Op.ADD) and any", "computed"),
@@ -231,7 +231,7 @@ FAULTS = (
     Fault("a choice of true and anything is its condition", "fusion.build:_where",
           "and _is(b, False)", "", "computed"),
     Fault("a rounding to 16 bits of what was cut to integers is none", "fusion.build:cast_to",
-          "and x.dtype == F32", "", "cast"),
+          "and x.dtype == dtypes.F32", "", "cast"),
     Fault("a rounding to 16 bits of another 16 bits is none", "fusion.build:cast_to",
           "and x.x.dtype == dtype and", "and", "cast"),
     # index algebra

@@ -6,8 +6,8 @@
     │   ├── ModelError          an unknown model, or one that can not be built
     │   │   └── ModelCodeError  the user's own code raised while a model was built
     │   ├── ShapeError          shapes that do not fit (also a ValueError and a RuntimeError)
-    │   │   └── AxisError       an axis or an index that is not there (also an IndexError)
-    │   │       └── IndexOutOfRange  a position beyond its dimension
+    │   │   ├── AxisError       an axis or an index that is not there (also an IndexError)
+    │   │   └── IndexOutOfRange  a position beyond its dimension (also an IndexError)
     │   ├── DTypeError          dtypes that do not fit (also a TypeError and a RuntimeError)
     │   ├── GradientError       a tensor that requires a gradient, or none (also a RuntimeError)
     │   ├── WeightsError        missing, extra or misshapen weights
@@ -36,36 +36,13 @@ A message names the thing, the value, the rule and the place. Nothing matches on
 from __future__ import annotations
 
 __all__ = [
-    "AxisError",
-    "CandidateCrashed",
-    "CandidateFailure",
-    "CandidateTimeout",
-    "CompileFailure",
-    "ConfigError",
-    "DTypeError",
-    "DataError",
-    "DeviceError",
-    "DeviceFault",
-    "GradientError",
-    "IllegalAction",
-    "IndexOutOfRange",
-    "InternalError",
-    "KernelTextError",
-    "MismatchError",
-    "MissError",
-    "ModelCodeError",
-    "ModelError",
-    "NothingRunsError",
-    "OutOfResources",
-    "ShapeError",
-    "StoreError",
-    "TunegradError",
-    "UserError",
-    "VerifyError",
-    "WeightsError",
-    "WrongPlan",
-    "WrongResult",
-]
+    "AxisError", "CandidateCrashed", "CandidateFailure", "CandidateTimeout", "CompileFailure",
+    "ConfigError", "DTypeError", "DataError", "DeviceError", "DeviceFault", "GradientError",
+    "IllegalAction", "IndexOutOfRange", "InternalError", "KernelTextError", "MismatchError",
+    "MissError", "ModelCodeError", "ModelError", "NothingRunsError", "OutOfResources",
+    "ShapeError", "StoreError", "TunegradError", "UserError", "VerifyError", "WeightsError",
+    "WrongPlan", "WrongResult",
+]  # fmt: skip
 
 
 class TunegradError(Exception):
@@ -107,7 +84,7 @@ class AxisError(ShapeError, IndexError):
     """An axis or an index that the shape does not have; PyTorch and numpy raise IndexError."""
 
 
-class IndexOutOfRange(AxisError):
+class IndexOutOfRange(ShapeError, IndexError):
     """A position that is beyond the dimension it points into."""
 
 

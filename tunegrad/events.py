@@ -28,28 +28,6 @@ from tunegrad.errors import ConfigError
 from tunegrad.reports import TuneReport, to_json
 from tunegrad.trial import Status
 
-__all__ = [
-    "BudgetSpent",
-    "CandidateMeasured",
-    "Event",
-    "JsonlObserver",
-    "KernelFinished",
-    "KernelStanding",
-    "KernelStarted",
-    "MachineBusy",
-    "ModelEstimated",
-    "Observer",
-    "Phase",
-    "PhaseStarted",
-    "SessionFinished",
-    "SessionStarted",
-    "Stopping",
-    "Warned",
-    "WinnerPromoted",
-    "check_observers",
-]
-
-
 Phase = Literal["limits", "plans", "defaults", "search", "race", "whole model"]
 """``limits``: workers start, and the machine's peaks are measured. ``plans``: what the model's
 kernels are. ``defaults``: every kernel as its default schedule, and seeds of similar kernels.

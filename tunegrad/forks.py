@@ -47,7 +47,6 @@ class ForkSafeLock:
         in_child(self)
 
     def forked(self) -> None:
-        """See ``in_child``."""
         self.inner = threading.RLock()
 
     def __enter__(self) -> None:

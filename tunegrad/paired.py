@@ -9,15 +9,6 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Interval",
-    "gain_interval",
-    "paired_gain",
-    "shift_interval",
-    "signed_rank_p",
-    "unpaired_interval",
-]
-
 Interval = tuple[float, float]
 """The ends between which a figure lies, at 95 %."""
 

@@ -48,22 +48,11 @@ from tunegrad.ir.target import Target
 from tunegrad.ir.validate import validated, validated_rewrite
 from tunegrad.ir.variants import rewrite
 from tunegrad.lazy import dataclass
-from tunegrad.opts import LIMIT, LOOPS, LOWER, RACES, RENDER, SCHEDULE, Pass
+from tunegrad.opts import LIMIT, LOOPS, LOWER, RACES, RENDER, SCHEDULE, Pass, run_passes
 
 if TYPE_CHECKING:
     from tunegrad.config import ModelDtype, Numerics
-
-__all__ = [
-    "GRAPH_PASSES",
-    "KERNEL_PASSES",
-    "PLAN_PASSES",
-    "Decisions",
-    "GraphContext",
-    "Plan",
-    "PlanContext",
-    "Rewritten",
-    "validated_plan",
-]
+    from tunegrad.opts import Observer
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +188,30 @@ GRAPH_PASSES = (
     Pass("validate", _validate_graph),
 )
 """From the outputs that were given to those that are planned."""
+
+
+def prepared(
+    outputs: tuple[Node, ...],
+    numerics: Numerics,
+    target: Target,
+    dtype: ModelDtype = "f32",
+    *,
+    known: bool = False,
+    observe: Observer | None = None,
+) -> tuple[Node, ...]:
+    """A graph as it is planned: constants folded, in ``dtype``, products of bytes in fours, of bf16
+    in pairs, f32 ones of tf32 (GRAPH_PASSES).
+
+    Pairs are made where the target multiplies them in one instruction, and the numerics allow them:
+    what is asked to be bf16 is multiplied so unless they are strict, its inputs too. ``known``:
+    outputs that no input reaches are constants.
+
+    Raises WeightsError for a constant that does not fit ``dtype``; WrongPlan where what was made is
+    another graph.
+    """
+    context = GraphContext(outputs, target, numerics, dtype, known)
+    made: Rewritten = run_passes(GRAPH_PASSES, Rewritten(outputs), context, observe)
+    return made.outputs
 
 
 class Decisions(Protocol):

@@ -18,38 +18,6 @@ from tunegrad.lazy import dataclass
 if TYPE_CHECKING:
     from tunegrad.paired import Interval
 
-__all__ = [
-    "CodeFacts",
-    "CompiledReport",
-    "CompiledRow",
-    "CompilerRow",
-    "Deviation",
-    "DeviceRow",
-    "DoctorReport",
-    "ExplainReport",
-    "ExplainRow",
-    "ExplainStep",
-    "IsolationRow",
-    "Json",
-    "KernelResources",
-    "LookupRow",
-    "Neighbour",
-    "Outcome",
-    "PlaceRow",
-    "Price",
-    "Promotion",
-    "QuantisedLayer",
-    "QuantizeReport",
-    "RunReport",
-    "ShowRow",
-    "StepTime",
-    "TuneReport",
-    "TuneRow",
-    "VariantOption",
-    "VariantRow",
-    "prometheus_text",
-    "to_json",
-]
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
 

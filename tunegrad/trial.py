@@ -11,10 +11,6 @@ from typing import Literal
 
 from tunegrad.lazy import dataclass
 
-__all__ = [
-    "Cache", "Fingerprint", "Measured", "Measurement", "Policy", "Properties", "Status", "Trial",
-]  # fmt: skip
-
 Properties = tuple[tuple[str, float | str], ...]
 """Named numbers and words, sorted by name: versions of what measured, the state of its machine,
 what a compiler made of a program.

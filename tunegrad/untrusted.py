@@ -19,21 +19,6 @@ from msgspec import Meta
 
 from tunegrad.errors import StoreError
 
-__all__ = [
-    "Fault",
-    "FieldFault",
-    "Time",
-    "at_most",
-    "between",
-    "converted",
-    "free_text",
-    "json_object",
-    "json_value",
-    "printable",
-    "shortened",
-    "whole",
-]
-
 _SHOWN = 60
 _LARGEST_S = 1e12
 """No time, and no moment since the epoch, is beyond this many seconds."""
@@ -44,15 +29,11 @@ _REFUSALS = msgspec.ValidationError, OverflowError, UnicodeEncodeError
 """Of msgspec: a broken rule, an integer that no float holds, text that is no Unicode."""
 
 
-class Fault(StoreError):
-    """Something in a file that breaks a rule.
+class FieldFault(StoreError):
+    """A value of a file that breaks its rule: field, value and rule in one line.
 
     The reader of the file says where, or leaves the row out.
     """
-
-
-class FieldFault(Fault):
-    """A value of a file that breaks its rule: field, value and rule in one line."""
 
     def __init__(self, field: str, value: object, rule: str) -> None:
         super().__init__(f"{field or 'it'} is {shortened(value)}: {rule}")

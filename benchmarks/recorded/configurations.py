@@ -20,9 +20,10 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
+from tunegrad.errors import StoreError
 from tunegrad.ir.kernel import key_of
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status
-from tunegrad.untrusted import Fault, between, converted, printable, shortened
+from tunegrad.untrusted import between, converted, printable, shortened
 
 from .fields import Time
 from .space import Option, Question, RecordedTrial, Recording
@@ -105,7 +106,7 @@ def parse_configurations(results: list[object], name: str) -> Parsed:
     """The recording of a tuner's results, by parts as from ``t4.parse_t4``; ``name`` is the
     kernel's.
 
-    Raises Fault.
+    Raises StoreError.
     """
     sound: list[_Result] = []
     bad: list[tuple[int, str]] = []
@@ -117,8 +118,10 @@ def parse_configurations(results: list[object], name: str) -> Parsed:
                 continue
             parameters = parameters or tuple(result.configuration)
             if result.configuration.keys() != set(parameters):
-                raise Fault(f"has other parameters than {', '.join(map(shortened, parameters))}")
-        except Fault as error:
+                raise StoreError(
+                    f"has other parameters than {', '.join(map(shortened, parameters))}"
+                )
+        except StoreError as error:
             bad.append((row, str(error)))
         else:
             sound.append(result)
@@ -151,7 +154,7 @@ def _trial(
 def _result(row: int, found: object) -> _Result | None:
     """The trial of a result; None for one that the tuner's constraints rule out.
 
-    Raises Fault.
+    Raises StoreError.
     """
     if isinstance(found, dict) and found.get("invalidity") == _ILLEGAL:
         return None
@@ -172,7 +175,7 @@ def _result(row: int, found: object) -> _Result | None:
 
 def _text_of(name: str, value: float | str) -> str:
     if isinstance(value, int) and not -_LARGEST <= value <= _LARGEST:
-        raise Fault(
+        raise StoreError(
             f"parameter {name} is {shortened(value)}, not a number from -{_LARGEST:g} to "
             f"{_LARGEST:g}"
         )
@@ -184,16 +187,16 @@ def _seconds(said: _Said) -> float:
     objective = said.objectives[0] if said.objectives else _OBJECTIVE
     entry = next((m for m in said.measurements if m.name == objective), None)
     if entry is None:
-        raise Fault(f"measurements has no {shortened(objective)}, which is the objective")
+        raise StoreError(f"measurements has no {shortened(objective)}, which is the objective")
     unit = entry.unit
     if not isinstance(unit, str) or unit not in _SECONDS:
-        raise Fault(
+        raise StoreError(
             f"objective {shortened(objective)} is in {shortened(unit)}, no unit of time: "
             f"{', '.join(_SECONDS)}"
         )
     seconds = _SECONDS[unit] * converted(_Timed, {"value": entry.value}).value
     if seconds == 0.0:
-        raise Fault(f"objective {shortened(objective)} is 0")
+        raise StoreError(f"objective {shortened(objective)} is 0")
     return seconds
 
 
@@ -207,7 +210,7 @@ def _question(parameter: str, sound: list[_Result]) -> Question:
     """
     values = _sorted({r.configuration[parameter] for r in sound})
     if len(values) > _MOST_VALUES:
-        raise Fault(
+        raise StoreError(
             f"parameter {parameter} has {len(values):,} values; at most {_MOST_VALUES:,} are read"
         )
     first = next((r for r in sound if r.measurement.ran), sound[0])

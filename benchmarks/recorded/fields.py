@@ -23,7 +23,7 @@ from tunegrad.errors import IllegalAction, StoreError
 from tunegrad.ir.kernel import key_of
 from tunegrad.opts import Schedule
 from tunegrad.trial import Cache, Fingerprint, Measurement, Policy, Status
-from tunegrad.untrusted import Fault, FieldFault, at_most, between, converted, free_text, shortened
+from tunegrad.untrusted import FieldFault, at_most, between, converted, free_text, shortened
 from tunegrad.untrusted import whole as from_to
 
 from .space import Question, RecordedTrial, Recording
@@ -121,13 +121,13 @@ def header_record(recording: Recording) -> dict[str, Any]:
 
 
 def header_of(record: Mapping[str, Any]) -> Recording:
-    """The inverse. Raises Fault."""
+    """The inverse. Raises StoreError."""
     said = converted(_Header, record)
     if key_of(said.kernel_text) != said.kernel_key:
-        raise Fault(f"kernel_key {shortened(said.kernel_key)} is not the hash of kernel_text")
+        raise StoreError(f"kernel_key {shortened(said.kernel_key)} is not the hash of kernel_text")
     names = [name for name, _ in said.fingerprint]
     if names != sorted(set(names)):
-        raise Fault("fingerprint has names that are not sorted and distinct")
+        raise StoreError("fingerprint has names that are not sorted and distinct")
     return Recording(
         kernel_name=said.kernel,
         kernel_key=said.kernel_key,
@@ -151,7 +151,7 @@ def question_record(question: Question) -> dict[str, Any]:
 
 
 def question_of(record: Mapping[str, Any]) -> Question:
-    """The inverse. Raises Fault."""
+    """The inverse. Raises StoreError."""
     said = converted(_Question, record)
     if said.default >= len(said.options):
         raise FieldFault("default", said.default, f"must be from 0 to {len(said.options) - 1}")
@@ -163,7 +163,7 @@ def _option(value: object, depth: int) -> Any:
         return tuple(_option(v, depth + 1) for v in value)
     if isinstance(value, str | int):
         return value
-    raise Fault(
+    raise StoreError(
         f"options has {shortened(value)}, not a text, a whole number, true, false or a list "
         "of these"
     )
@@ -185,26 +185,26 @@ def trial_record(trial: RecordedTrial) -> dict[str, Any]:
 
 
 def trial_of(record: Mapping[str, Any], questions: Mapping[int, Question]) -> RecordedTrial:
-    """The inverse; every answer is to one of ``questions``. Raises Fault."""
+    """The inverse; every answer is to one of ``questions``. Raises StoreError."""
     said = converted(_Trial, record)
     try:
         printed = Schedule.parse(said.actions).text
     except IllegalAction as error:
-        raise Fault(f"actions: {error}") from error
+        raise StoreError(f"actions: {error}") from error
     if printed != said.actions:
-        raise Fault(f"actions print as {shortened(printed)}, not as {shortened(said.actions)}")
+        raise StoreError(f"actions print as {shortened(printed)}, not as {shortened(said.actions)}")
     if (said.status is Status.OK) != bool(said.samples_s):
-        raise Fault(
+        raise StoreError(
             f"status is {said.status} with {len(said.samples_s)} samples; an ok trial has some, "
             "any other has none"
         )
     if 0.0 in said.samples_s:
-        raise Fault("samples_s has a time of 0")
+        raise StoreError("samples_s has a time of 0")
     for question, choice in {answer for path in said.paths for answer in path}:
         if question not in questions:
-            raise Fault(f"paths has an answer to question {question}, which there is not")
+            raise StoreError(f"paths has an answer to question {question}, which there is not")
         if not 0 <= choice < len(questions[question].options):
-            raise Fault(
+            raise StoreError(
                 f"paths has option {choice} of question {question}, which has "
                 f"{len(questions[question].options)}"
             )

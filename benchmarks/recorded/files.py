@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from tunegrad.db import Problem
 from tunegrad.errors import StoreError
-from tunegrad.untrusted import Fault, json_object, json_value
+from tunegrad.untrusted import json_object, json_value
 
 from .fields import (
     check_own,
@@ -114,7 +114,7 @@ def _read(path: Path, stream: Iterator[bytes]) -> Read:
     first = content.split(b"\n", 1)[0]
     try:
         head = json_value(first) if first.rstrip().endswith(b"}") else None
-    except Fault:
+    except StoreError:
         head = None
     if isinstance(head, dict) and head.get("format") == FORMAT:
         recording = _lines(path, content, problems)
@@ -178,11 +178,11 @@ def _lines(path: Path, content: bytes, problems: list[Problem]) -> Recording:
     try:
         head = _opened(lines[0])
         if head.get("version") != VERSION:
-            raise Fault(
+            raise StoreError(
                 f"version is {head.get('version')!r}; this tunegrad reads version {VERSION}"
             )
         recording = header_of(head)
-    except Fault as error:
+    except StoreError as error:
         raise StoreError(f"{path}: line 1: {error}") from error
     questions: dict[int, Question] = {}
     trials: list[RecordedTrial] = []
@@ -192,10 +192,10 @@ def _lines(path: Path, content: bytes, problems: list[Problem]) -> Recording:
             if "question" in record:
                 _take_question(record, questions)
             elif len(trials) >= _MOST_TRIALS:
-                raise Fault(f"is past the {_MOST_TRIALS:,} trials that a recording may have")
+                raise StoreError(f"is past the {_MOST_TRIALS:,} trials that a recording may have")
             else:
                 trials.append(trial_of(record, questions))
-        except Fault as error:
+        except StoreError as error:
             problems.append(Problem("lines", number, str(error)))
     return _assembled(recording, questions, trials)
 
@@ -217,22 +217,22 @@ def _assembled(
 def _take_question(record: Mapping[str, Any], questions: dict[int, Question]) -> None:
     number = record["question"]
     if type(number) is not int or not 0 <= number < _MOST_TRIALS or number in questions:
-        raise Fault(f"question is {number!r}, not a new number from 0 to {_MOST_TRIALS}")
+        raise StoreError(f"question is {number!r}, not a new number from 0 to {_MOST_TRIALS}")
     questions[number] = question_of(record)
 
 
 def _opened(line: bytes) -> dict[str, Any]:
-    """The record of a line whose checksum matches. Raises Fault."""
+    """The record of a line whose checksum matches. Raises StoreError."""
     if len(line) > _MOST_LINE:
-        raise Fault(f"is over {_MOST_LINE:,} bytes long")
+        raise StoreError(f"is over {_MOST_LINE:,} bytes long")
     record = json_object(line)
     crc = record.pop("crc", None)
     try:
         sealed = zlib.crc32(_dump(record).encode())
     except (ValueError, RecursionError) as error:
-        raise Fault(f"can not be checked: {error}") from error
+        raise StoreError(f"can not be checked: {error}") from error
     if crc != sealed:
-        raise Fault("its checksum does not match its content")
+        raise StoreError("its checksum does not match its content")
     return record
 
 
@@ -241,7 +241,7 @@ def _foreign(path: Path, content: bytes, problems: list[Problem]) -> Recording:
     try:
         document = json_value(content)
         recording, questions, trials, bad = parse_t4(document, path.name.split(".")[0])
-    except Fault as error:
+    except StoreError as error:
         raise StoreError(f"{path}: is neither a recorded space nor T4 results: {error}") from error
     problems += [Problem("results", row, why) for row, why in bad]
     return _assembled(recording, questions, trials)

@@ -15,8 +15,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from tunegrad.errors import StoreError
 from tunegrad.trial import Status
-from tunegrad.untrusted import Fault, converted, shortened
+from tunegrad.untrusted import converted, shortened
 
 from .configurations import parse_configurations
 from .fields import (
@@ -139,33 +140,35 @@ def _ms(seconds: float) -> float:
 
 
 def parse_t4(document: object, name: str) -> Parsed:
-    """Header, questions by number, trials, and (result, why) of each that is broken. Raises Fault.
+    """Header, questions by number, trials, and (result, why) of each that is broken.
 
     Results of other tuners have no header of ours: their configurations are the space, ``name``
-    stands for a kernel's.
+    stands for a kernel's. Raises StoreError.
     """
     if not isinstance(document, dict) or not isinstance(document.get("results"), list):
-        raise Fault("it has no list of results")
+        raise StoreError("it has no list of results")
     if document.get("schema_version") != SCHEMA_VERSION:
-        raise Fault(f"schema_version is {document.get('schema_version')!r}, not {SCHEMA_VERSION!r}")
+        raise StoreError(
+            f"schema_version is {document.get('schema_version')!r}, not {SCHEMA_VERSION!r}"
+        )
     head, results = document.get("tunegrad"), document["results"]
     if len(results) > _MOST_RESULTS:
-        raise Fault(f"it has {len(results):,} results; at most {_MOST_RESULTS:,} are read")
+        raise StoreError(f"it has {len(results):,} results; at most {_MOST_RESULTS:,} are read")
     if "tunegrad" not in document:
         return parse_configurations(results, name)
     if not isinstance(head, dict):
-        raise Fault(f"tunegrad is {shortened(head)}, not an object")
+        raise StoreError(f"tunegrad is {shortened(head)}, not an object")
     recording = header_of(head)
     asked = head.get("questions")
     if not isinstance(asked, list) or not all(isinstance(q, dict) for q in asked):
-        raise Fault("questions is not a list of objects")
+        raise StoreError("questions is not a list of objects")
     questions = {i: question_of(q) for i, q in enumerate(asked)}
     trials: dict[str, RecordedTrial] = {}
     bad: list[tuple[int, str]] = []
     for row, result in enumerate(results):
         try:
             _join(trials, _trial(result, questions))
-        except Fault as error:
+        except StoreError as error:
             bad.append((row, str(error)))
     return recording, questions, list(trials.values()), bad
 
@@ -177,9 +180,9 @@ def _join(trials: dict[str, RecordedTrial], found: RecordedTrial) -> None:
         trials[found.actions] = found
         return
     if (known.program_hash, known.measurement) != (found.program_hash, found.measurement):
-        raise Fault("another result has the same actions and another measurement")
+        raise StoreError("another result has the same actions and another measurement")
     if len(known.paths) >= MOST_PATHS:
-        raise Fault(f"is past the {MOST_PATHS:,} results that one text of actions may have")
+        raise StoreError(f"is past the {MOST_PATHS:,} results that one text of actions may have")
     paths = known.paths + found.paths
     trials[found.actions] = RecordedTrial(
         known.actions, known.program_hash, known.measurement, paths
@@ -208,13 +211,13 @@ def _check_words(result: _Result, trial: RecordedTrial, questions: Mapping[int, 
     """Check that a result says in T4's words what it says in ours."""
     word = INVALIDITY[trial.measurement.status]
     if result.invalidity != word:
-        raise Fault(
+        raise StoreError(
             f"invalidity is {shortened(result.invalidity)}; status {trial.measurement.status} is "
             f"{word!r}"
         )
     says = {questions[q].name: _plain(questions[q].options[choice]) for q, choice in trial.paths[0]}
     if result.configuration != says:
-        raise Fault("configuration is not what its path says")
+        raise StoreError("configuration is not what its path says")
 
 
 def _plain(option: object) -> object:

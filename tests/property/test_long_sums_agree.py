@@ -125,10 +125,10 @@ def test_a_peeled_tail_is_a_block_of_its_own():
 _REGION = ".opts.lowering.region:Region."
 _FAULTS = [
     Fault("a block is not begun from 0", _REGION + "_chain",
-          "b.add(Write(name, b.number(0.0, vtype.dtype, vtype.lanes), vtype))", "pass", ""),
+          "b.add(ir.Write(name, b.number(0.0, vtype.dtype, vtype.lanes), vtype))", "pass", ""),
     Fault("earlier blocks are lost", _REGION + "_chain",
-          "both = [old, self._as(part, F32, cut.wide)]",
-          "both = [self._as(part, F32, cut.wide)] * 2", ""),
+          "both = [old, self._as(part, dtypes.F32, cut.wide)]",
+          "both = [self._as(part, dtypes.F32, cut.wide)] * 2", ""),
     Fault("the last, shorter block is lost", _REGION + "_in_blocks",
           "(x + (step - 1)) // step", "x // step", ""),
     Fault("blocks overlap", _REGION + "_in_blocks",

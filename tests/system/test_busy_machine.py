@@ -20,8 +20,8 @@ SAID = f"99.0 of the {len(os.sched_getaffinity(0))} CPUs"
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A model on a machine of which others use 99 CPUs."""
-    monkeypatch.setattr("tunegrad.tuning.session.probed", lambda: 99.0)
-    for module in ("tuning.machine", "tuning.session", "explain.model"):
+    monkeypatch.setattr("tunegrad.tuning.machine.probed", lambda: 99.0)
+    for module in ("tuning.machine", "tuning"):
         patched = import_module(f"tunegrad.{module}")
         monkeypatch.setattr(patched, "others_cpus", lambda _before, _after: 99.0)
     return str(model_file(tmp_path))

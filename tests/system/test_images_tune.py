@@ -222,7 +222,7 @@ def test_show_has_the_kernels_of_the_stored_form(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = ModelSpec("images", f"kernels:{WORK.key}", source="a function")
-    monkeypatch.setattr(showing, "workload_of_spec", lambda *_: WORK)
+    monkeypatch.setattr(showing.tuning, "workload_of_spec", lambda *_: WORK)
     path = stored(tmp_path / "i.db", str(BLOCKS))
     rows = showing.show(TuneSettings(spec, "cpu", THREADS, 2.0, "beam", path, 3))
     loaded = tg.compile(function, X, store=path, threads=THREADS).report()

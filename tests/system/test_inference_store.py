@@ -148,7 +148,7 @@ def planned(
         return plan(model, *given)
 
     monkeypatch.setattr(loading, "_planned", counted)
-    monkeypatch.setattr(loading, "SETTLED_NS", -1 << 60)
+    monkeypatch.setattr(loading.compiling, "SETTLED_NS", -1 << 60)
     cache = tmp_path / "objects"
     monkeypatch.setattr(loading, "process_compiler", lambda: Compiler(ObjectCache(cache)))
     return made
@@ -214,7 +214,7 @@ def test_a_winner_that_is_passed_over_is_said_at_each_load(
 def test_a_plan_by_a_store_that_changed_just_now_is_not_kept(
     planned: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loading, "SETTLED_NS", 1 << 60)
+    monkeypatch.setattr(loading.compiling, "SETTLED_NS", 1 << 60)
     store = stored(tmp_path / "t.db", *map(trial, kernels()))
     for count in (1, 2):
         tg.load(MODEL, store=store, threads=THREADS)

@@ -25,7 +25,7 @@ from tunegrad.config import ModelSpec, Numerics, TuneSettings
 from tunegrad.db import Decision, Evidence, Store, open_store
 from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.events import CandidateMeasured, WinnerPromoted
-from tunegrad.explain import explain
+from tunegrad.explain import Asked, explain
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import LAST
 from tunegrad.ir.kernel import Kernel
@@ -435,7 +435,7 @@ def test_bytes_and_floats_of_a_quantised_layer_are_raced_and_explain_says_what_w
     raced = {d.choice for d in rows if d.evidence.incumbent_samples_s}
     assert raced
     assert all(name.startswith("floats") for name in raced)
-    said = explain(settings, lambda _: None, budget_s=0.0, top=0, made=work)
+    said = explain(settings, lambda _: None, Asked(budget_s=0.0, top=0), made=work)
     (layer,) = said.quantised
     chosen = [d.choice for d in rows if d.chosen]
     assert layer.runs == (chosen[-1] if chosen else DIRECT)

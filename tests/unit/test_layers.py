@@ -8,7 +8,7 @@ import ast
 import importlib
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -50,11 +50,13 @@ class Source(NamedTuple):
     imports: list[ast.Import | ast.ImportFrom]
     compared: list[ast.Compare]
     docstrings: list[tuple[int, str]]
+    functions: list[ast.FunctionDef | ast.AsyncFunctionDef]
+    classes: list[ast.ClassDef]
 
     @classmethod
     def of(cls, text: str) -> Source:
         """All that stands anywhere in a text; docstrings with their lines, of private names too."""
-        found = cls([], [], [])
+        found = cls([], [], [], [], [])
         for node in ast.walk(ast.parse(text)):
             match node:
                 case ast.Import() | ast.ImportFrom():
@@ -64,6 +66,10 @@ class Source(NamedTuple):
                 case ast.Module() | ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
                     if said := ast.get_docstring(node):
                         found.docstrings.append((node.body[0].lineno, said))
+                    if isinstance(node, ast.ClassDef):
+                        found.classes.append(node)
+                    elif not isinstance(node, ast.Module):
+                        found.functions.append(node)
                 case _:
                     pass
         return found
@@ -280,7 +286,108 @@ def opens_with_a_question() -> list[str]:
     return found if len(found) > SHARE * count else []
 
 
+WORDS = re.compile(r"\b(who|whom|whoever|nobody|somebody|everybody)\b", re.IGNORECASE)
+MOST_WORDS = 10
+
+
+def speaks_of_persons() -> list[str]:
+    """Lines of the package in which a person is the subject, where they are over ``MOST_WORDS``."""
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if WORDS.search(line)
+    ]
+    return found if len(found) > MOST_WORDS else []
+
+
+# ---- sizes of what a reader holds at once: the names of a file, the parameters of a function, the
+# classes above a class. The files of a traced product: test_written_programs.
+
+MOST_NAMES, MOST_PARAMETERS, DEEPEST = 35, 8, 3
+DEEPEST_ERROR = 4
+"""Of exceptions: the root, who can mend it, what is wrong, and a special case of that."""
+OF_PYTORCH = ("frontend/nn/", "frontend/torch/aten/", "frontend/ops/convolution.py")
+"""Files whose functions have the parameters that PyTorch's have."""
+
+
+def names_of(source: Source) -> set[tuple[int, str | None, str]]:
+    """Names that a file imports from modules of ours, wherever it does."""
+    return {
+        (node.level, node.module, alias.name)
+        for node in source.imports
+        if isinstance(node, ast.ImportFrom)
+        and (node.level or (node.module or "").split(".")[0] == "tunegrad")
+        for alias in node.names
+    }
+
+
+def parameters_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Parameters of a function, without the object of a method."""
+    a = node.args
+    listed = [*a.posonlyargs, *a.args]
+    own = bool(listed) and listed[0].arg in ("self", "cls")
+    return len(listed) + len(a.kwonlyargs) + bool(a.vararg) + bool(a.kwarg) - own
+
+
+def depths(sources: Iterable[Source]) -> dict[str, tuple[int, bool]]:
+    """Classes of ours from the top to each class, and True for exceptions.
+
+    Classes of one name count as the deepest of them; bases of other packages do not count.
+    """
+    bases: dict[str, list[str]] = {}
+    for node in (node for source in sources for node in source.classes):
+        plain = (b.value if isinstance(b, ast.Subscript) else b for b in node.bases)
+        bases.setdefault(node.name, []).extend(b.id for b in plain if isinstance(b, ast.Name))
+
+    @cache
+    def chain(name: str) -> tuple[str, ...]:
+        ways = [chain(b) for b in bases.get(name, ()) if b != name and b in bases]
+        return (name, *max(ways, key=len, default=()))
+
+    return {n: (len(chain(n)), chain(n)[-1] == "TunegradError") for n in bases}
+
+
+def imports_many_names() -> list[str]:
+    return [
+        f"{path}: {count}"
+        for path in modules()
+        if path.stem != "__init__" and (count := len(names_of(read(PACKAGE / path)))) > MOST_NAMES
+    ]
+
+
+def takes_many_parameters() -> list[str]:
+    return [
+        f"{path}:{node.lineno}: {node.name}: {count}"
+        for path in modules()
+        if not str(path).startswith(OF_PYTORCH)
+        for node in read(PACKAGE / path).functions
+        if (count := parameters_of(node)) > MOST_PARAMETERS
+    ]
+
+
+def is_deep() -> list[str]:
+    return [
+        f"{name}: {depth}"
+        for name, (depth, error) in depths(read(PACKAGE / path) for path in modules()).items()
+        if depth > (DEEPEST_ERROR if error else DEEPEST)
+    ]
+
+
+def test_sizes_of_a_planted_file_are_counted() -> None:
+    source = Source.of(
+        "from .a import b, c\nfrom tunegrad.d import e\nfrom numpy import f\n"
+        "class A(g.B): ...\nclass B(A): ...\nclass C(B[int]):\n"
+        "    def m(self, a, /, b, *, c, **d):\n        from .a import b, h\n"
+    )
+    assert (len(names_of(source)), parameters_of(source.functions[0])) == (4, 4)
+    assert depths([source]) == {"A": (1, False), "B": (2, False), "C": (3, False)}
+
+
 def test_imports_run_down_and_by_faces_and_docstrings_open_with_a_verb_or_a_noun() -> None:
     """One test: it takes seconds to read all files, in each process that does."""
-    rules = (runs_up, asks_for_a_kind, passes_faces_by, opens_with_a_question)
+    rules = (
+        runs_up, asks_for_a_kind, passes_faces_by, opens_with_a_question, speaks_of_persons,
+        imports_many_names, takes_many_parameters, is_deep,
+    )  # fmt: skip
     assert {rule.__name__: found for rule in rules if (found := rule())} == {}

@@ -25,6 +25,10 @@ def test_axis_and_keepdims_are_dim_and_keepdim(name):
 def test_operation_is_one_object_as_method_and_as_function():
     names = ["softmax", "conv_transpose2d", "cumsum", "logaddexp", "gather"]
     assert [getattr(tg, n) is getattr(Tensor, n) for n in names] == [True] * len(names)
+    for module in (frontend.functions, functional):
+        both = [n for n in module.__all__ if n not in ("fold", "unfold") and hasattr(Tensor, n)]
+        found = [getattr(module, n).__name__ for n in both]
+        assert found == [getattr(Tensor, n).__name__ for n in both]
     assert functional.softmax is tg.softmax
     assert functional.pad is Tensor.pad
 

@@ -101,6 +101,12 @@ def test_written_programs_are_known_by_every_file_that_makes_them() -> None:
     assert kept <= known, "what a kept plan holds, and the rules by which it was looked up"
 
 
+def test_a_product_runs_through_few_files() -> None:
+    calls = legs()
+    assert len(files_of(calls["build"])) <= 35
+    assert len({file for leg in calls.values() for file in files_of(leg)}) <= 70
+
+
 @pytest.fixture
 def own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The one file of a package in place of this one, with a cache of its own."""

@@ -461,7 +461,7 @@ def test_a_plan_that_met_a_deep_stack_once_is_validated_the_next_time(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     plan = _plan(_x(3, 5, name="deep") * 1.25)
     with monkeypatch.context() as patch:
-        patch.setattr(known, "validate_group", deep)
+        patch.setattr(known.plans, "validate_group", deep)
         ((_, why),) = validation(plan).left_out
     assert "deeper than Python's stack" in why
     assert not validation(plan).left_out

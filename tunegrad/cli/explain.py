@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--budget",
+    "budget_s",
     metavar="TIME",
     default="20s",
     help="Time to measure for: 20s, 2m, or seconds.  [default: 20s]",
@@ -70,18 +71,7 @@ if TYPE_CHECKING:
 @dtype_options
 @json_option
 def explain(
-    model: str,
-    batch: int | None,
-    arguments: tuple[str, ...],
-    kernel: str,
-    budget: str,
-    asm: bool,
-    dump: Path | None,
-    top: int | None,
-    stage: Stage | None,
-    trace: bool,
-    as_json: bool,
-    **given: Any,
+    model: str, kernel: str, stage: Stage | None, trace: bool, as_json: bool, **given: Any
 ) -> None:
     """Explain MODEL's kernels: their limits, their time now, what each action bought.
 
@@ -95,7 +85,8 @@ def explain(
     from tunegrad.cli.tables import explain_text
     from tunegrad.config import resolve_settings
 
-    model = with_arguments(model, batch, arguments)
+    model = with_arguments(model, given.pop("batch"), given.pop("arguments"))
+    looked_at = {name: given.pop(name) for name in ("budget_s", "asm", "top", "dump")}
     settings = resolve_settings(model, json=as_json, **given)
     place = (
         None if given["store"] is None else settings.store
@@ -105,10 +96,7 @@ def explain(
         return
     from tunegrad.tune import explain as explain_model
 
-    report = explain_model(
-        settings, [_Lines()], kernel=kernel, budget_s=budget, asm=asm, top=top, dump=dump,
-        store=place,
-    )  # fmt: skip
+    report = explain_model(settings, [_Lines()], kernel=kernel, store=place, **looked_at)
     emit(report, explain_text(report), as_json=as_json)
 
 

@@ -5,9 +5,10 @@ compare A B``: two sweeps, stores or revisions of the source, with intervals.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -82,20 +83,14 @@ if TYPE_CHECKING:
 @click.pass_context
 def regress(
     ctx: click.Context,
+    /,
     config: str,
     store: str | None,
-    junit: str | None,
-    markdown: str | None,
-    prometheus: str | None,
-    require_quiet: bool,
     fresh: bool,
-    retune: str | None,
     bless: str | None,
     between: tuple[str, str] | None,
-    repository: Path | None,
-    build: str | None,
-    only: tuple[str, ...],
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Time the stored winners of the models that CONFIG lists again, next to their default
     schedules, and decide by the history of earlier nights what changed.
@@ -130,15 +125,17 @@ def regress(
     from tunegrad.regress import regress as run
 
     settings = load_sweep(config, store)
+    commits = {name: given[name] for name in ("repository", "build", "only")}
     if between is not None:
-        _between(ctx, settings, between, repository, build, only, fresh=fresh, as_json=as_json)
+        _between(ctx, settings, between, commits, fresh=fresh, as_json=as_json)
         return
-    if repository or build or only:
+    if any(commits.values()):
         raise ConfigError("--repository, --build and --only go with --between A B")
     if bless is not None:
         accepted = accept(settings, bless)
         emit(accepted, accepted_text(accepted), as_json=as_json)
         return
+    junit, markdown, prometheus = (given[n] for n in ("junit", "markdown", "prometheus"))
     if prometheus == "-" and as_json:
         raise ConfigError("--prometheus - and --json both write to stdout")
     scraped = None if prometheus == "-" else prometheus
@@ -146,9 +143,9 @@ def regress(
         _check(path)
     if store is None:
         make_default_place(settings.store)
-    if require_quiet:
+    if given["require_quiet"]:
         settings = replace(settings, quiet="require")
-    retune_s = 0.0 if retune is None else parse_budget(retune, "--retune")
+    retune_s = 0.0 if given["retune"] is None else parse_budget(given["retune"], "--retune")
     report = run(
         settings,
         note,
@@ -175,9 +172,7 @@ def _between(
     ctx: click.Context,
     settings: SweepSettings,
     ends: tuple[str, str],
-    repository: Path | None,
-    build: str | None,
-    only: tuple[str, ...],
+    commits: Mapping[str, Any],
     *,
     fresh: bool,
     as_json: bool,
@@ -194,8 +189,9 @@ def _between(
         raise ConfigError(f"--between goes without {', '.join(unused)}")
     make_default_place(settings.store)
     report = between(
-        settings, ends, note, repository=repository, build=build or "", paths=only, fresh=fresh
-    )
+        settings, ends, note, repository=commits["repository"], build=commits["build"] or "",
+        paths=commits["only"], fresh=fresh,
+    )  # fmt: skip
     emit(report, between_text(report), as_json=as_json)
     if report.interrupted:
         ctx.exit(EXIT_INTERRUPTED)
@@ -232,8 +228,7 @@ def _exit_code(report: SweepReport) -> int:
 
 @click.command(
     epilog=example(
-        "tunegrad compare last~1 last --store nightly.db",
-        "tunegrad compare monday.db tuesday.db",
+        "tunegrad compare last~1 last --store nightly.db", "tunegrad compare monday.db tuesday.db"
     )
 )
 @click.argument("a", metavar="A")

@@ -23,11 +23,7 @@ from tunegrad.cli.output import emit
 @dtype_options
 @json_option
 def show(
-    model: str,
-    batch: int | None,
-    arguments: tuple[str, ...],
-    as_json: bool,
-    **given: Any,
+    model: str, batch: int | None, arguments: tuple[str, ...], as_json: bool, **given: Any
 ) -> None:
     """Show MODEL's kernels, their actions, and where each came from."""
     from tunegrad.cli.tables import show_text

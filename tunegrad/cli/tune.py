@@ -7,25 +7,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from tunegrad.cli import options as shared
 from tunegrad.cli.app import EXIT_INTERRUPTED, EXIT_MISMATCH, EXIT_USER_ERROR
 from tunegrad.cli.files import make_default_place
-from tunegrad.cli.options import (
-    batch_option,
-    device_option,
-    dtype_options,
-    example,
-    json_option,
-    models_argument,
-    seed_option,
-    set_option,
-    store_option,
-    threads_option,
-    with_arguments,
-)
 from tunegrad.cli.output import emit, note
 from tunegrad.cli.progress import search_display
 from tunegrad.errors import NothingRunsError
@@ -40,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog=example(
+    epilog=shared.example(
         "tunegrad tune mlp --budget 20s --store tuned.db",
         "tunegrad tune mlp mlp[batch=32] --budget 30s --patience 200 --store tuned.db",
         "tunegrad tune mlp --train --batch 32 --budget 20s --store tuned.db",
@@ -48,9 +36,9 @@ if TYPE_CHECKING:
         "tunegrad tune mlp --dtype int8 --calibrate batches.npz --budget 20s --store tuned.db",
     )
 )
-@models_argument
-@batch_option
-@set_option
+@shared.models_argument
+@shared.batch_option
+@shared.set_option
 @click.option(
     "--train",
     is_flag=True,
@@ -58,8 +46,8 @@ if TYPE_CHECKING:
     "with momentum; --set train=adamw is another optimiser (sgd, adam, adamw, lamb, rmsprop), "
     "--set loss=mse another loss.",
 )
-@device_option
-@threads_option
+@shared.device_option
+@shared.threads_option
 @click.option(
     "--budget",
     "budget_s",
@@ -86,12 +74,15 @@ if TYPE_CHECKING:
 @click.option("--max-trials", type=int, metavar="N", help="Stop when N candidates were measured.")
 @click.option(
     "--no-warm-start",
-    is_flag=True,
+    "warm_start",
+    flag_value=False,
+    default=None,
+    type=bool,
     help="Take no seeds from similar kernels in the store.",
 )
-@store_option
-@seed_option
-@dtype_options
+@shared.store_option
+@shared.seed_option
+@shared.dtype_options
 @click.option(
     "--calibrate",
     metavar="DATA",
@@ -136,7 +127,7 @@ if TYPE_CHECKING:
 @click.option(
     "--dry-run", is_flag=True, help="Say what would be searched; measure and store nothing."
 )
-@json_option
+@shared.json_option
 @click.option(
     "--log", metavar="FILE.jsonl", help="Append every event of the search to this file, one a line."
 )
@@ -145,18 +136,9 @@ def tune(
     ctx: click.Context,
     /,
     models: tuple[str, ...],
-    batch: int | None,
-    arguments: tuple[str, ...],
-    train: bool,
-    no_warm_start: bool,
     dry_run: bool,
     as_json: bool,
-    log: str | None,
     calibrate: str | None,
-    method: Literal["minmax", "percentile", "mse"],
-    smooth: float | None,
-    max_error: float | None,
-    keep: tuple[str, ...],
     **given: Any,
 ) -> None:
     """Search for fast, correct schedules for MODEL, or for several within one budget; store the
@@ -186,18 +168,17 @@ def tune(
     """
     from tunegrad.config import resolve_settings
 
-    if train and not any(said.startswith("train=") for said in arguments):
+    batch, arguments = given.pop("batch"), given.pop("arguments")
+    if given.pop("train") and not any(said.startswith("train=") for said in arguments):
         arguments = (*arguments, "train=sgd")
-    names = [with_arguments(model, batch, arguments) for model in models]
+    names = [shared.with_arguments(model, batch, arguments) for model in models]
     quantised: Quantized | None = None
+    bytes_of = {name: given.pop(name) for name in ("method", "smooth", "max_error", "keep")}
     if calibrate is not None:
         if dry_run:
             raise click.UsageError("--dry-run stores nothing, and --calibrate does: leave one out")
-        options = {"method": method, "smooth": smooth, "max_error": max_error, "keep": keep}
-        quantised = _calibrated(names, calibrate, given, options)
-    settings = resolve_settings(
-        names, json=as_json, log=log, warm_start=False if no_warm_start else None, **given
-    )
+        quantised = _calibrated(names, calibrate, given, bytes_of)
+    settings = resolve_settings(names, json=as_json, **given)
     if dry_run:
         _planned(settings, names, as_json=as_json)
         return

@@ -293,11 +293,7 @@ class Compiler:
         return text
 
     def code(
-        self,
-        kernel: Kernel,
-        schedule: Schedule | str,
-        engine: Engine,
-        device: Device | None = None,
+        self, kernel: Kernel, schedule: Schedule | str, engine: Engine, device: Device | None = None
     ) -> Code:
         """The kernel under this schedule, loaded for an engine, ready to launch while the result is
         held. ``device`` compiles it, else the engine's.

@@ -20,19 +20,11 @@ from numpy.typing import NDArray
 from tunegrad import devices
 from tunegrad.compiling.artifact import build
 from tunegrad.devices import Device, Hooks, KernelIO, Lowered, Reference, run_on_host
-from tunegrad.devices.verifying.drawing import (
-    MANY_SUMS,
-    changed_inputs,
-    draw_set,
-    drawn_values,
-    float_operations,
-    gaps_of,
-    judgeable,
-    random_rows,
-)
+from tunegrad.devices.verifying import drawing
 from tunegrad.devices.verifying.inputs import Kind, applied, kinds_of
 from tunegrad.devices.verifying.tolerance import Bar
 from tunegrad.errors import CompileFailure, IllegalAction
+from tunegrad.ir import rounding
 from tunegrad.ir.dtypes import F32, F64
 from tunegrad.ir.expr import Op
 from tunegrad.ir.interpret.evaluate import in_float64, unrounded
@@ -40,14 +32,6 @@ from tunegrad.ir.interpret.kernel import interpret, interpret_at, interpret_step
 from tunegrad.ir.interpret.numeric import to_compute
 from tunegrad.ir.kernel import Kernel, Param
 from tunegrad.ir.program import Program
-from tunegrad.ir.rounding import (
-    IN_STEPS,
-    Rounded,
-    decisions_of,
-    error_bounds_at,
-    rounded_within,
-    roundings,
-)
 from tunegrad.lazy import dataclass
 from tunegrad.opts import Schedule, Space, longest_chain
 
@@ -131,7 +115,7 @@ def kinds(payload: Payload) -> tuple[Kind, ...]:
 
 def inputs(payload: Payload, io: KernelIO, seed: int, kind: Kind = "ordinary") -> dict[str, Array]:
     """Fresh inputs in each buffer's layout; padding is poison, and no integer divisor is zero."""
-    return draw_set(payload.kernel, io, seed, kind)
+    return drawing.draw_set(payload.kernel, io, seed, kind)
 
 
 def changed(
@@ -143,7 +127,7 @@ def changed(
     Those by which code may know inputs again stay: the first and the last ones, and others that
     are drawn. What keeps results for inputs that it knows again is wrong here.
     """
-    found = changed_inputs(payload.kernel, arrays, seed)
+    found = drawing.changed_inputs(payload.kernel, arrays, seed)
     return found, lambda: reference(payload, found, few=True)
 
 
@@ -160,8 +144,10 @@ def reference(
     """
     one_blas_thread()
     chain = longest_chain(payload.device.target)
-    rounded = roundings(payload.kernel, drawn_values(payload.kernel, arrays), chain)
-    within = rounded_within(payload.kernel)
+    rounded = rounding.roundings(
+        payload.kernel, drawing.drawn_values(payload.kernel, arrays), chain
+    )
+    within = rounding.rounded_within(payload.kernel)
     kernel = unrounded(payload.kernel)
     if interpret_steps(kernel) <= (_CHECK_STEPS if few else INTERPRETED_STEPS):
         found = _whole(kernel, interpret(kernel, arrays, as_float64=True), rounded)
@@ -182,7 +168,7 @@ def reference(
         for name, r in found.items()
     }
     decided = _without_overflows(payload.kernel, arrays, found)
-    return {name: judgeable(r) for name, r in decided.items()}
+    return {name: drawing.judgeable(r) for name, r in decided.items()}
 
 
 _SIGNED = frozenset((
@@ -250,7 +236,7 @@ def _undecided(r: Reference, narrow: Array) -> Reference:
 
 
 def _bounds(
-    kernel: Kernel, arrays: Mapping[str, Array], rounded: Mapping[str, Rounded]
+    kernel: Kernel, arrays: Mapping[str, Array], rounded: Mapping[str, rounding.Rounded]
 ) -> dict[str, Array]:
     """Distance that each element of an output may have from its reference, NaN where it is not
     known; outputs of which nothing is known are left out.
@@ -264,16 +250,20 @@ def _bounds(
         return {}
     read = _read(kernel, arrays)
     found: dict[str, Array] = {}
-    if not kernel.reduces or float_operations(kernel) & IN_STEPS:
+    if not kernel.reduces or drawing.float_operations(kernel) & rounding.IN_STEPS:
         few = work(kernel) > _BOUND_STEPS
         points = sample_points(kernel, steps=_BOUND_STEPS) if few else None
-        for name, (offsets, bounds) in (error_bounds_at(kernel, read, points) or {}).items():
+        for name, (offsets, bounds) in (
+            rounding.error_bounds_at(kernel, read, points) or {}
+        ).items():
             found[name] = np.full(kernel.param(name).size, np.nan, np.float32)
             with np.errstate(over="ignore"):
                 found[name][offsets] = bounds * (1 + 2.0**-20)
-    decisions = decisions_of(kernel)
+    decisions = rounding.decisions_of(kernel)
     if decisions is not None and (decisions is not kernel or work(kernel) > _BOUND_STEPS):
-        for name, (offsets, bounds) in (error_bounds_at(decisions, read, None) or {}).items():
+        for name, (offsets, bounds) in (
+            rounding.error_bounds_at(decisions, read, None) or {}
+        ).items():
             every = found.setdefault(name, np.full(kernel.param(name).size, np.nan, np.float32))
             every[offsets[np.isposinf(bounds)]] = np.inf
     return found
@@ -285,23 +275,23 @@ def _of_each(r: Reference, bounds: Array | None) -> Array | None:
 
 
 def _whole(
-    kernel: Kernel, values: Mapping[str, Array], rounded: Mapping[str, Rounded]
+    kernel: Kernel, values: Mapping[str, Array], rounded: Mapping[str, rounding.Rounded]
 ) -> dict[str, Reference]:
     """References of every element that is no padding."""
     found = {}
     for p in kernel.outputs:
-        gaps = gaps_of(p)
+        gaps = drawing.gaps_of(p)
         indices = None if gaps is None else np.flatnonzero(~gaps)
         each = values[p.name] if indices is None else values[p.name][indices]
         found[p.name] = _reference(each, rounded[p.name], indices)
     return found
 
 
-def _reference(values: Array, rounded: Rounded, indices: Array | None) -> Reference:
+def _reference(values: Array, rounded: rounding.Rounded, indices: Array | None) -> Reference:
     """Terms round on their own, blocks or not: of many sums some show how large those errors are,
     while the only ones may cancel.
     """
-    terms = rounded.chain if values.size >= MANY_SUMS else rounded.terms
+    terms = rounded.chain if values.size >= drawing.MANY_SUMS else rounded.terms
     return Reference(_comparable(values), max(1, terms), indices, rounded.count)
 
 
@@ -350,10 +340,10 @@ def sample_points(kernel: Kernel, seed: int = 0, steps: int = _SAMPLE_STEPS) -> 
             line = np.unique(
                 np.linspace(0, a.extent - 1, min(a.extent, _AXIS_SAMPLES)).astype(np.int64)
             )
-            rows.append(random_rows(rng, kernel, len(line)))
+            rows.append(drawing.random_rows(rng, kernel, len(line)))
             rows[-1][:, i] = line
     extra = min(kernel.points, most) - sum(len(r) for r in rows)
-    rows.append(random_rows(rng, kernel, max(fewest, extra)))
+    rows.append(drawing.random_rows(rng, kernel, max(fewest, extra)))
     if not axes:
         return {}
     shape = tuple(a.extent for a in axes)

@@ -23,8 +23,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.devices import Device, carried_runtime, carry
-from tunegrad.devices.lowered import Geometry, KernelIO, Lowered, Parameter
+from tunegrad import devices
+from tunegrad.devices import lowered as lowered_code
 from tunegrad.errors import ModelError, UserError, VerifyError
 from tunegrad.ir.dtypes import U32, U64, buffer_dtype
 from tunegrad.ir.fusion import Buffer, BufferRole, Launch, LaunchPlan
@@ -35,8 +35,7 @@ from tunegrad.ir.layout import Layout, Pack, Part
 from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.rewrites import Guard
 from tunegrad.lazy import dataclass
-from tunegrad.runtime import Argument, Constants
-from tunegrad.runtime.mapped import MappedFileError, check_digest, map_arrays, write_arrays
+from tunegrad.runtime import Argument, Constants, mapped
 
 from .artifact import ProgramFacts
 
@@ -178,14 +177,14 @@ class _File(msgspec.Struct, frozen=True):
     key: str
     hash: str
     entry: str
-    params: list[Parameter]
+    params: list[lowered_code.Parameter]
     packs: list[_Pack]
     unread: list[str]
     scratch_bytes: list[int]
-    geometry: Geometry
+    geometry: lowered_code.Geometry
 
 
-def save_model(path: Path, model: SavedModel, device: Device) -> None:
+def save_model(path: Path, model: SavedModel, device: devices.Device) -> None:
     """Write a model. Raises ModelError where it can not be written."""
     arrays: dict[str, Array] = {}
     for key, k in model.kernels.items():
@@ -206,7 +205,7 @@ def save_model(path: Path, model: SavedModel, device: Device) -> None:
         kernels[key] = _Kernel(
             k.kernel.text, k.kernel.name, k.outcome, k.actions, [*k.differs], program.decode()
         )
-    runtime, code = carried_runtime(device.target)
+    runtime, code = devices.carried_runtime(device.target)
     if runtime:
         arrays["runtime"] = np.frombuffer(code, np.uint8)
     plan = model.plan
@@ -232,7 +231,7 @@ def save_model(path: Path, model: SavedModel, device: Device) -> None:
         runtime=runtime,
     )
     try:
-        write_arrays(path, arrays, {"tunegrad": msgspec.json.encode(head).decode()})
+        mapped.write_arrays(path, arrays, {"tunegrad": msgspec.json.encode(head).decode()})
     except OSError as error:
         raise ModelError(f"model file {path}: {error.strerror or error}") from None
 
@@ -261,8 +260,8 @@ def read_program(body: bytes) -> ProgramFacts | None:
         packs = tuple(map(_pack, file.packs))
     except (msgspec.DecodeError, UserError, TypeError, ValueError, ArithmeticError, RecursionError):
         return None
-    io = KernelIO(tuple(file.params), packs, tuple(file.unread))
-    lowered = Lowered("", file.entry, io, tuple(file.scratch_bytes), file.geometry)
+    io = lowered_code.KernelIO(tuple(file.params), packs, tuple(file.unread))
+    lowered = lowered_code.Lowered("", file.entry, io, tuple(file.scratch_bytes), file.geometry)
     return ProgramFacts(lowered, file.key, file.hash)
 
 
@@ -337,11 +336,11 @@ def open_model(path: Path) -> tuple[SavedModel, str, frozenset[str]]:
     damaged one.
     """
     try:
-        arrays, about, _ = map_arrays(path)
+        arrays, about, _ = mapped.map_arrays(path)
         head = msgspec.json.decode(about.get("tunegrad", ""), type=_Model)
     except OSError as error:
         raise ModelError(f"model file {path}: {error.strerror or error}") from None
-    except (MappedFileError, msgspec.DecodeError, RecursionError) as error:
+    except (mapped.MappedFileError, msgspec.DecodeError, RecursionError) as error:
         raise ModelError(f"model file {path} holds no saved model: {error}") from None
     if head.version != _VERSION:
         raise ModelError(
@@ -349,12 +348,12 @@ def open_model(path: Path) -> tuple[SavedModel, str, frozenset[str]]:
             "the model again"
         )
     try:
-        check_digest(path)
-    except (OSError, MappedFileError) as error:
+        mapped.check_digest(path)
+    except (OSError, mapped.MappedFileError) as error:
         raise ModelError(f"model file {path}: {error}") from None
     try:
         if head.runtime:
-            carry(head.runtime, arrays["runtime"].tobytes())
+            devices.carry(head.runtime, arrays["runtime"].tobytes())
         return _model(head, arrays), head.arch, frozenset(head.features)
     except _FAULTS as error:
         said = " ".join(str(error).split())

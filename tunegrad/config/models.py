@@ -138,12 +138,7 @@ def check_package(text: str, path: str | Path) -> None:
 
 
 def _follow_alias(
-    path: Path,
-    document: Mapping[str, Any],
-    alias: str,
-    batch: int | None,
-    *,
-    allow_alias: bool,
+    path: Path, document: Mapping[str, Any], alias: str, batch: int | None, *, allow_alias: bool
 ) -> ModelSpec:
     """The model file beside ``path`` that ``alias`` names.
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypedDict, Unpack
 
 from tunegrad.errors import ConfigError
 
@@ -13,6 +14,21 @@ from .batches import Slabs, over
 from .reader import Reader
 from .sources import Stream, source_of
 from .workers import Direct, Epoch, Processes, Threads, Workers, streamed
+
+
+class AheadOptions(TypedDict, total=False):
+    """Of a ``Loader``: batches that are made before they are asked for."""
+
+    workers: int
+    processes: bool
+    prefetch: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    workers: int = 1
+    processes: bool = False
+    prefetch: int = 2
 
 
 class Loader:
@@ -55,11 +71,11 @@ class Loader:
         seed: int = 0,
         drop_last: bool = False,
         collate: Callable[[list[Any]], Any] | None = None,
-        workers: int = 1,
-        processes: bool = False,
-        prefetch: int = 2,
         state: Mapping[str, Any] | None = None,
+        **ahead: Unpack[AheadOptions],
     ) -> None:
+        made = _Ahead(**ahead)
+        workers, processes, prefetch = made.workers, made.processes, made.prefetch
         for name, value, least in (
             ("batch_size", batch_size, 1), ("seed", seed, 0), ("workers", workers, 0),
             ("prefetch", prefetch, 1),

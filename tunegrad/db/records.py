@@ -9,25 +9,10 @@ from tunegrad.lazy import dataclass
 from tunegrad.trial import Fingerprint, Properties, Status, Trial, middle
 
 __all__ = [
-    "IMPORTED",
-    "LATENCY_KINDS",
-    "PART",
-    "QUESTIONS",
-    "STOPPED",
-    "WITHDRAWN",
-    "Decision",
-    "Evidence",
-    "Latency",
-    "LatencyKind",
-    "Problem",
-    "Properties",
-    "Question",
-    "Session",
-    "Stats",
-    "Withdrawal",
-    "imported",
-    "withdrawn_by",
-]
+    "IMPORTED", "LATENCY_KINDS", "PART", "QUESTIONS", "STOPPED", "WITHDRAWN", "Decision",
+    "Evidence", "Latency", "LatencyKind", "Problem", "Properties", "Question", "Session",
+    "Stats", "Withdrawal", "imported", "withdrawn_by",
+]  # fmt: skip
 
 Question = Literal["images", "cut", "variant"]
 """The question of a decision: the form of images, where a region is cut, how a kernel runs."""

@@ -219,10 +219,7 @@ def insert_decision(database: Database, run: Run, decision: Decision) -> int:
     """Id of a new decision. Raises InternalError for one that breaks its rules."""
     d = admit_decision(decision)
     name_session(database, run, d.session, d.created_s)
-    owners = (
-        _kernel_row(database, run, d.key, d.text),
-        machine_row(database, run, d.fingerprint),
-    )
+    owners = (_kernel_row(database, run, d.key, d.text), machine_row(database, run, d.fingerprint))
     return int(run(_INSERT_DECISION, (*owners, *encode_decision(d))).lastrowid or 0)
 
 

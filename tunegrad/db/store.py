@@ -13,20 +13,12 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
+from tunegrad.db import contents as db_contents
+from tunegrad.db import rows as db_rows
 from tunegrad.db import sql
 from tunegrad.db.check import verify_store
-from tunegrad.db.contents import (
-    Contents,
-    decided,
-    identity,
-    measured_again,
-    standing,
-    stands_among,
-    wrong_of,
-)
 from tunegrad.db.database import Database, Run
 from tunegrad.db.lookup import Lookup, look_up
 from tunegrad.db.records import (
@@ -42,24 +34,6 @@ from tunegrad.db.records import (
     Withdrawal,
     imported,
     withdrawn_by,
-)
-from tunegrad.db.rows import (
-    RowFault,
-    admit,
-    clean_text,
-    decode_decision,
-    decode_evidence,
-    decode_latency,
-    decode_session,
-    decode_trial,
-    decode_withdrawal,
-    dump_fingerprint,
-    dump_properties,
-    encode_session,
-    encode_trial,
-    key_of,
-    load_fingerprint,
-    properties_faults,
 )
 from tunegrad.errors import InternalError, StoreError
 from tunegrad.trial import Fingerprint, Policy, Properties, Status, Trial
@@ -81,10 +55,7 @@ class Store:
     """
 
     def __init__(
-        self,
-        database: Database,
-        clock: Callable[[], float],
-        problems: Sequence[Problem] = (),
+        self, database: Database, clock: Callable[[], float], problems: Sequence[Problem] = ()
     ) -> None:
         self._db = database
         self._clock = clock
@@ -112,12 +83,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # ---- trials
@@ -134,8 +100,8 @@ class Store:
         not finite).
         """
         self._db.check_writable()
-        trial = admit(trial)
-        values = encode_trial(trial)
+        trial = db_rows.admit(trial)
+        values = db_rows.encode_trial(trial)
         with self._db.transaction() as run:
             owners = sql.owners_of(self._db, run, trial)
             cursor = run(sql.INSERT_TRIAL, (*owners, 0, *values))
@@ -154,19 +120,19 @@ class Store:
         known: list[tuple[int, Trial]] = []
         rows = run(sql.MEASURED, _names_of(trial)).fetchall()
         for *row, _ in rows:
-            found = decode_trial(row)
+            found = db_rows.decode_trial(row)
             if isinstance(found, Problem):
                 _log.warning("store %s: %s; replaced by a new measurement", self.label, found)
                 run(sql.REPLACE, (*values, row[0]))
                 return int(row[0])
-            if identity(found) == identity(trial):
+            if db_contents.identity(found) == db_contents.identity(trial):
                 return int(row[0])
             known.append((row[0], found))
         number = int(run(sql.INSERT_TRIAL, (*owners, rows[-1][-1] + 1, *values)).lastrowid or 0)
-        wrong = wrong_of([*known, (number, trial)])
+        wrong = db_contents.wrong_of([*known, (number, trial)])
         if wrong is not None:
             row_id, measured = wrong
-            reason = sql.clean_reason(measured_again(measured.measurement.error))
+            reason = sql.clean_reason(db_contents.measured_again(measured.measurement.error))
             run(sql.WITHDRAW, (reason, measured.session, measured.created_s, row_id))
         return number
 
@@ -198,7 +164,7 @@ class Store:
         )
         rows = self._db.select(f"{sql.SELECT} WHERE {where} ORDER BY t.id", wanted)
         found = [t for t in map(self._usable, rows) if t is not None]
-        return standing(
+        return db_contents.standing(
             t for t in found if t.session not in without and _answers(t, kernel_key, fingerprint)
         )
 
@@ -208,7 +174,7 @@ class Store:
             sql.OF_TRIALS, kernel=kernel_key, fingerprint=_fields(fingerprint)
         )
         rows = self._db.select(f"{sql.BARE} WHERE {where} ORDER BY t.id", wanted)
-        found = self._sound(map(decode_trial, rows))
+        found = self._sound(map(db_rows.decode_trial, rows))
         return [t for t in found if _answers(t, kernel_key, fingerprint)]
 
     def count(self, sessions: Collection[str], policy: Policy) -> int:
@@ -228,7 +194,11 @@ class Store:
         rows = self._db.select(
             f"SELECT key, text FROM kernels k WHERE EXISTS ({trials}) ORDER BY key", wanted
         )
-        return [(key, text) for key, text in rows if isinstance(text, str) and key_of(text) == key]
+        return [
+            (key, text)
+            for key, text in rows
+            if isinstance(text, str) and db_rows.key_of(text) == key
+        ]
 
     def id_of(self, trial: Trial) -> int | None:
         """The id of this trial's row: the same measured by the same session at the same moment."""
@@ -236,7 +206,7 @@ class Store:
         named = _names_of(trial) | {"session": trial.session, "created_s": trial.created_s}
         for row in self._db.select(f"{sql.SELECT} WHERE {sql.SAME} AND {when}", named):
             found = self._usable(row)
-            if found is not None and identity(found) == identity(trial):
+            if found is not None and db_contents.identity(found) == db_contents.identity(trial):
                 return int(row[0])
         return None
 
@@ -247,7 +217,7 @@ class Store:
         """
         self._db.check_writable()
         found = self._sound(
-            map(decode_trial, self._db.select(f"{sql.BARE} WHERE t.id = ?", (trial_id,)))
+            map(db_rows.decode_trial, self._db.select(f"{sql.BARE} WHERE t.id = ?", (trial_id,)))
         )
         if not found:
             raise StoreError(f"store {self.label}: there is no trial {trial_id} to describe")
@@ -255,7 +225,7 @@ class Store:
         known = tuple(sorted((dict(facts) | dict(measured.facts)).items()))
         described = replace(found[0], measurement=replace(measured, facts=known))
         with self._db.transaction() as run:
-            run(sql.REPLACE, (*encode_trial(admit(described)), trial_id))
+            run(sql.REPLACE, (*db_rows.encode_trial(db_rows.admit(described)), trial_id))
 
     def _trial(self, trial_id: int) -> Trial | None:
         rows = self._db.select(f"{sql.SELECT} WHERE t.id = ?", (trial_id,))
@@ -264,7 +234,7 @@ class Store:
     def _usable(self, row: tuple[Any, ...]) -> Trial | None:
         """The trial of a row of SELECT, wrong where it was withdrawn; None for a damaged one."""
         *columns, reason, session = row
-        found = decode_trial(columns)
+        found = db_rows.decode_trial(columns)
         if isinstance(found, Problem):
             self._report(found)
             return None
@@ -293,14 +263,14 @@ class Store:
                 continue
             if not _answers(trial, kernel_key, fingerprint, space_version):
                 continue
-            if not repeated or stands_among(self._measurements(trial)) == trial:
+            if not repeated or db_contents.stands_among(self._measurements(trial)) == trial:
                 return trial
         return None
 
     def _measurements(self, trial: Trial) -> list[Trial]:
         """All sound measurements of what a trial measured, as they were, oldest first."""
         rows = self._db.select(sql.MEASURED, _names_of(trial))
-        return self._sound(decode_trial(row) for *row, _ in rows)
+        return self._sound(db_rows.decode_trial(row) for *row, _ in rows)
 
     def _newest(self, trial: Trial) -> Trial:
         """The newest measurement that ran of what was promoted; from here before claimed."""
@@ -321,8 +291,8 @@ class Store:
         found = []
         for row, fields, space_version in self._db.select(sql.PLACES, {"kernel": kernel_key}):
             try:
-                found.append((load_fingerprint(fields), int(space_version)))
-            except RowFault as error:
+                found.append((db_rows.load_fingerprint(fields), int(space_version)))
+            except db_rows.RowFault as error:
                 self._report(Problem("fingerprints", row, str(error)))
         return found
 
@@ -351,7 +321,7 @@ class Store:
 
     def _promotion(self, row: Sequence[Any]) -> tuple[Trial, Evidence] | None:
         *columns, promotion, text = row
-        trial, evidence = decode_trial(columns), decode_evidence(promotion, text)
+        trial, evidence = db_rows.decode_trial(columns), db_rows.decode_evidence(promotion, text)
         for found in (trial, evidence):
             if isinstance(found, Problem):
                 self._report(found)
@@ -385,11 +355,11 @@ class Store:
         found = []
         rows = self._db.select(sql.WITHDRAWALS, _wanted(kernel_key, fingerprint))
         for *columns, reason, session, created_s, row in rows:
-            trial = decode_trial(columns)
+            trial = db_rows.decode_trial(columns)
             if isinstance(trial, Problem):
                 self._report(trial)  # a damaged row wins nothing either
             elif _answers(trial, kernel_key, fingerprint):
-                found.append(decode_withdrawal(row, trial, reason, session, created_s))
+                found.append(db_rows.decode_withdrawal(row, trial, reason, session, created_s))
         return found
 
     # ---- decisions and latencies
@@ -411,7 +381,9 @@ class Store:
         found = self._decisions(
             kind=kind, kernel=key, fingerprint=_fields(fingerprint), space=space_version, chosen=1
         )
-        return decided(d for d in found if (d.kind, d.key, d.fingerprint, d.space_version) == asked)
+        return db_contents.decided(
+            d for d in found if (d.kind, d.key, d.fingerprint, d.space_version) == asked
+        )
 
     def decisions(
         self,
@@ -425,7 +397,7 @@ class Store:
     def _decisions(self, **given: object) -> list[Decision]:
         where, wanted = sql.conditions(sql.OF_DECISIONS, **given)
         rows = self._db.select(f"{sql.ALL_DECISIONS} WHERE {where} ORDER BY d.id", wanted)
-        return self._sound(map(decode_decision, rows))
+        return self._sound(map(db_rows.decode_decision, rows))
 
     def record_latency(self, latency: Latency) -> int:
         """Commit what a whole model took; returns the row's id.
@@ -449,7 +421,7 @@ class Store:
         rows = self._db.select(
             f"{sql.ALL_LATENCIES} WHERE {where} ORDER BY l.created_s, l.id", wanted
         )
-        return self._sound(map(decode_latency, rows))
+        return self._sound(map(db_rows.decode_latency, rows))
 
     # ---- sessions
 
@@ -480,15 +452,18 @@ class Store:
             raise InternalError(
                 f"store {self.label}: settings of a session are not JSON: {error}"
             ) from error
-        if faults := [*properties_faults("versions", versions), *properties_faults("state", state)]:
+        if faults := [
+            *db_rows.properties_faults("versions", versions),
+            *db_rows.properties_faults("state", state),
+        ]:
             raise InternalError(f"store {self.label}: session: {'; '.join(faults)}")
         name, now_s = session_id or uuid.uuid4().hex, self._clock()
         session = Session(
-            name, now_s, None, clean_text(command), seed, text, version, versions, state
+            name, now_s, None, db_rows.clean_text(command), seed, text, version, versions, state
         )
         with self._db.transaction() as run:
             cursor = run(
-                f"{sql.INSERT_SESSION} ON CONFLICT (id) DO NOTHING", encode_session(session)
+                f"{sql.INSERT_SESSION} ON CONFLICT (id) DO NOTHING", db_rows.encode_session(session)
             )
         if cursor.rowcount != 1:
             raise StoreError(
@@ -510,9 +485,9 @@ class Store:
         if found is None:
             raise StoreError(f"store {self.label}: no session {session_id!r}")
         state = tuple(sorted({**dict(found.state), **dict(facts)}.items()))
-        if faults := list(properties_faults("state", state)):
+        if faults := list(db_rows.properties_faults("state", state)):
             raise InternalError(f"store {self.label}: session: {'; '.join(faults)}")
-        self._set_session(session_id, "state", dump_properties(state))
+        self._set_session(session_id, "state", db_rows.dump_properties(state))
 
     def _set_session(self, session_id: str, column: str, value: object) -> None:
         with self._db.transaction() as run:
@@ -521,7 +496,7 @@ class Store:
     def sessions(self) -> list[Session]:
         """Every session, oldest first."""
         rows = self._db.select(f"{sql.ALL_SESSIONS} ORDER BY started_s, id")
-        return self._sound(map(decode_session, rows))
+        return self._sound(map(db_rows.decode_session, rows))
 
     # ---- spent budget, names
 
@@ -535,7 +510,7 @@ class Store:
             f" AND fingerprint = {sql.FINGERPRINT}",
             {
                 "model": model_key,
-                "fingerprint": dump_fingerprint(fingerprint),
+                "fingerprint": db_rows.dump_fingerprint(fingerprint),
                 "settings": settings,
             },
         )
@@ -564,7 +539,10 @@ class Store:
     def name_kernel(self, kernel_text: str, name: str) -> None:
         """Give a kernel a name for people. Never part of a key; the last name wins."""
         with self._db.transaction() as run:
-            run(sql.NAME_KERNEL, (key_of(kernel_text), kernel_text, clean_text(name)))
+            run(
+                sql.NAME_KERNEL,
+                (db_rows.key_of(kernel_text), kernel_text, db_rows.clean_text(name)),
+            )
 
     def kernel_name(self, kernel_key: str) -> str:
         """The name, or '' where there is none."""
@@ -573,7 +551,7 @@ class Store:
 
     # ---- the store as a whole
 
-    def replace_contents(self, contents: Contents) -> None:
+    def replace_contents(self, contents: db_contents.Contents) -> None:
         """Hold exactly this from now on: all of it is committed, or nothing changes.
 
         Ids are new, in order.
@@ -639,11 +617,11 @@ class Store:
 
 
 def _fields(fingerprint: Fingerprint | None) -> str | None:
-    return None if fingerprint is None else dump_fingerprint(fingerprint)
+    return None if fingerprint is None else db_rows.dump_fingerprint(fingerprint)
 
 
 def _wanted(kernel_key: str, fingerprint: Fingerprint) -> dict[str, object]:
-    return {"kernel": kernel_key, "fingerprint": dump_fingerprint(fingerprint)}
+    return {"kernel": kernel_key, "fingerprint": db_rows.dump_fingerprint(fingerprint)}
 
 
 def _names_of(trial: Trial) -> dict[str, object]:

@@ -18,29 +18,10 @@ from tunegrad.devices.lowered import Geometry, KernelIO, Lowered, Parameter, io_
 from tunegrad.trial import Properties
 
 __all__ = [
-    "CONTENDING",
-    "EXIT_WROTE",
-    "MOST_TOLD",
-    "WROTE_READ_ONLY",
-    "Beside",
-    "Candidate",
-    "CompiledCandidate",
-    "Geometry",
-    "Hooks",
-    "KernelIO",
-    "Limits",
-    "Lowered",
-    "Parameter",
-    "Ran",
-    "Reference",
-    "Samples",
-    "Timed",
-    "Verdict",
-    "digest",
-    "identity",
-    "io_of",
-    "unread",
-]
+    "CONTENDING", "EXIT_WROTE", "MOST_TOLD", "WROTE_READ_ONLY", "Beside", "Candidate",
+    "CompiledCandidate", "Geometry", "Hooks", "KernelIO", "Limits", "Lowered", "Parameter",
+    "Ran", "Reference", "Samples", "Timed", "Verdict", "digest", "identity", "io_of", "unread",
+]  # fmt: skip
 
 Array = npt.NDArray[Any]
 

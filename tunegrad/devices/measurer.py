@@ -20,10 +20,9 @@ from dataclasses import replace
 from typing import Any, Literal, Self
 
 from tunegrad.config import machine_bytes
-from tunegrad.devices import worker
+from tunegrad.devices import examine, worker
 from tunegrad.devices.bench import Bench
 from tunegrad.devices.device import Confinement, Device, MachineLimits
-from tunegrad.devices.examine import Examination, Result, Rights, Unprepared
 from tunegrad.devices.host.facts import usable_cores
 from tunegrad.devices.job import (
     EXIT_WROTE,
@@ -35,8 +34,8 @@ from tunegrad.devices.job import (
     KernelIO,
     Limits,
 )
+from tunegrad.devices.processes import confine
 from tunegrad.devices.processes.channel import Died, Ending, Finished, TimedOut
-from tunegrad.devices.processes.confine import EXIT_MEMORY, Protections
 from tunegrad.devices.processes.isolated import IsolatedWorker, preload
 from tunegrad.devices.processes.pool import Started, WorkerPool
 from tunegrad.devices.verifying import referee
@@ -67,7 +66,9 @@ class Compiling:
             endings = self._started.wait()
             made = [_compiled(ending) for ending in endings]
             died = [
-                at for at, e in enumerate(endings) if isinstance(e, Died) and e.code != EXIT_MEMORY
+                at
+                for at, e in enumerate(endings)
+                if isinstance(e, Died) and e.code != confine.EXIT_MEMORY
             ]
             if died:
                 self._workers.wait_idle()  # of a later batch
@@ -125,7 +126,7 @@ class DeviceMeasurer:
             Confinement(reads=True),
         )
         self._peaks: MachineLimits | None = None
-        self._rights = Rights()
+        self._rights = examine.Rights()
         self._used = 0
 
     def begin_compile(
@@ -229,7 +230,7 @@ class DeviceMeasurer:
             attempts = 2
             self._bench.close()
             ended, _ = self._examine(candidate, compiled, policy, best_s, beside)
-        if isinstance(ended, Result):
+        if isinstance(ended, examine.Result):
             return replace(ended.measurement, attempts=attempts, facts=compiled.facts)
         row = _ended(ended, "running", compiled.lower_s, compiled.compile_s, compiled.io)
         return replace(row, attempts=attempts, facts=compiled.facts)
@@ -278,7 +279,7 @@ class DeviceMeasurer:
             self._peaks = found if self._peaks is None else self._peaks.best(found)
         return self._peaks
 
-    def protections(self) -> Protections:
+    def protections(self) -> confine.Protections:
         """Protections that keep a candidate from harming what is outside its process here."""
         return self._bench.protections()
 
@@ -302,7 +303,7 @@ class DeviceMeasurer:
         policy: Policy,
         best_s: float,
         beside: Beside | None,
-    ) -> tuple[Result | Died | TimedOut, bool]:
+    ) -> tuple[examine.Result | Died | TimedOut, bool]:
         """One try, and whether the bench's process had run no other candidate.
 
         A damaged bench is gone afterwards.
@@ -310,19 +311,19 @@ class DeviceMeasurer:
         for missed in range(3):  # one may have nothing yet, and one may die of the machine's doing
             if missed:
                 self._prepare(candidate, compiled)
-            examination = Examination(
+            examination = examine.Examination(
                 self._bench, self._referee, self.limits, candidate.kernel_key, compiled, policy,
                 best_s, beside,
                 self._rights,
             )  # fmt: skip
             found = examination.run()
-            if not isinstance(found, Unprepared):
+            if not isinstance(found, examine.Unprepared):
                 break
-        if isinstance(found, Unprepared):
+        if isinstance(found, examine.Unprepared):
             why = found.why or "the bench or the referee keeps nothing of it"
             raise InternalError(f"{candidate.kernel_key}: {why}")
         alone, self._used = self._used != self._bench.started, self._bench.started
-        if isinstance(found, Result) and found.damaged:
+        if isinstance(found, examine.Result) and found.damaged:
             self._bench.close()
         return found, alone
 
@@ -363,14 +364,14 @@ def _compiled(ending: Ending, attempts: int = 1) -> CompiledCandidate | Measured
     return Measured("", replace(_ended(ending, "compiling"), attempts=attempts))
 
 
-def _failed(ended: Result | Died | TimedOut) -> bool:
+def _failed(ended: examine.Result | Died | TimedOut) -> bool:
     """True when another try may end otherwise."""
-    if not isinstance(ended, Result):
+    if not isinstance(ended, examine.Result):
         return True
     return ended.measurement.status is not Status.OK and not ended.unsteady
 
 
-def _crashed(ended: Result | Died | TimedOut) -> bool:
+def _crashed(ended: examine.Result | Died | TimedOut) -> bool:
     """True when it died of what no handler explains."""
     return isinstance(ended, Died) and not _wrote(ended.code)
 
@@ -395,7 +396,7 @@ def _ended(
             compile_s = ending.limit_s
         else:
             timing_s = ending.limit_s
-    elif ending.code == EXIT_MEMORY:
+    elif ending.code == confine.EXIT_MEMORY:
         status, error = Status.OUT_OF_RESOURCES, f"{doing}: over the memory limit"
     elif io is not None and _wrote(ending.code):
         param = io.params[(ending.code - EXIT_WROTE) % len(io.params)]

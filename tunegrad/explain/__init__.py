@@ -13,6 +13,7 @@ from tunegrad.lazy import lazy_names
 if TYPE_CHECKING:
     from .legality import Legality as Legality
     from .machine import doctor as doctor
+    from .model import Asked as Asked
     from .model import explain as explain
     from .one_kernel import FormReport as FormReport
     from .one_kernel import Stage as Stage
@@ -29,7 +30,7 @@ else:
         {
             "legality": "Legality",
             "machine": "doctor",
-            "model": "explain",
+            "model": "Asked explain",
             "one_kernel": (
                 "FormReport Stage TimedReport TraceReport code_of form_of_kernel show "
                 "time_schedule trace_of_kernel"

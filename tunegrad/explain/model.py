@@ -20,15 +20,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
-from tunegrad import devices
-from tunegrad.compiling import HOOKS, build
+from tunegrad import compiling, devices, errors, events, inference, planning, tuning
 from tunegrad.config import TuneSettings
 from tunegrad.db import Store, open_store
-from tunegrad.devices import Device, DeviceMeasurer, Hooks, Inspection, Limits
-from tunegrad.errors import CandidateFailure, ConfigError, IllegalAction, InternalError
-from tunegrad.events import Event, KernelStarted, Warned
-from tunegrad.inference import Choice, choices, process_compiler
-from tunegrad.ir.expr import Apply, Op
+from tunegrad.ir import expr
 from tunegrad.ir.fusion import layers_of
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.looptree import LoopKind, LoopTree
@@ -36,7 +31,6 @@ from tunegrad.ir.program import executed_flops
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import DIRECT, in_halves, on_floats, parts_of
 from tunegrad.opts import SPACE_VERSION, Schedule, Space, dump_to_folder
-from tunegrad.planning import allowed, picked, stored_variant, variant_s
 from tunegrad.reports import (
     ExplainReport,
     ExplainRow,
@@ -47,26 +41,14 @@ from tunegrad.reports import (
     VariantRow,
 )
 from tunegrad.trial import Fingerprint, Status
-from tunegrad.tuning import (
-    KernelUse,
-    Roofline,
-    Workload,
-    busy_text,
-    cpu_use,
-    cut_as_stored,
-    needed_flops,
-    others_cpus,
-    with_variants,
-    workload_of_spec,
-)
 
-from .ablation import ScheduleTimer, neighbours, time_steps
+from . import ablation
 
 
 def dump_forms(
-    uses: Sequence[KernelUse],
+    uses: Sequence[tuning.KernelUse],
     rows: Sequence[ExplainRow],
-    device: Device,
+    device: devices.Device,
     folder: Path | None,
 ) -> None:
     """Write what every pass makes of each kernel under the actions of its row.
@@ -83,55 +65,63 @@ def dump_forms(
             observe = dump_to_folder(own)
             title = f"# {use.kernel.name}\n{row.actions}".rstrip()
             (own / "actions.txt").write_text(f"{title}\n", encoding="utf-8")
-            build(use.kernel, Schedule.parse(row.actions), device, observe)
+            compiling.build(use.kernel, Schedule.parse(row.actions), device, observe)
         except OSError as error:
-            raise ConfigError(f"dump {own}: {error.strerror or error}") from error
+            raise errors.ConfigError(f"dump {own}: {error.strerror or error}") from error
 
 
-_LIMITS = Limits(compile_s=3.0)
+_LIMITS = devices.Limits(compile_s=3.0)
 """Schedules that were verified when they were found are verified on one set of inputs here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The kernels of an ``explain``, by name, and what is looked at.
+
+    Schedules are timed for about ``budget_s`` seconds. Only the ``top`` heaviest are taken apart,
+    all where it is None. ``asm`` reads every kernel's machine code too; ``dump``: see
+    ``dump_forms``.
+    """
+
+    kernel: str = ""
+    budget_s: float = 20.0
+    asm: bool = False
+    top: int | None = None
+    dump: Path | None = None
 
 
 def explain(
     settings: TuneSettings,
-    observe: Callable[[Event], None],
+    observe: Callable[[events.Event], None],
+    asked: Asked,
     *,
-    kernel: str = "",
-    budget_s: float = 20.0,
-    asm: bool = False,
-    top: int | None = None,
-    dump: Path | None = None,
     with_store: bool = True,
-    hooks: Hooks = HOOKS,
-    made: Workload | None = None,
+    hooks: devices.Hooks = compiling.HOOKS,
+    made: tuning.Workload | None = None,
 ) -> ExplainReport:
-    """Explain a model's kernels, or those that ``kernel`` names; ``made`` is the model where its
-    name is none.
-
-    Times schedules for about ``budget_s`` seconds. Only the ``top`` heaviest are taken apart, all
-    where it is None.
-
-    ``asm`` reads every kernel's machine code too; ``dump``: see ``dump_forms``. Raises UserError.
+    """Explain a model's kernels, or those that are named; ``made`` is the model where its name is
+    none. Raises UserError.
     """
-    begun_s, used = time.monotonic(), cpu_use()
+    kernel, top = asked.kernel, asked.top
+    begun_s, used = time.monotonic(), tuning.cpu_use()
     device = devices.running(settings.device, settings.threads)
     target, here = device.target, device.fingerprint(settings.numerics)
-    direct = made or workload_of_spec(
+    direct = made or tuning.workload_of_spec(
         settings.model, settings.seed, settings.numerics, target, settings.dtype
     )
     with ExitStack() as stack:
         store = stack.enter_context(open_store(settings.store)) if with_store else None
-        direct = cut_as_stored(direct, here, store, target)
-        picks = picked(direct.plan, target, here, store, settings.numerics)
-        workload = with_variants(direct, picks)
+        direct = tuning.cut_as_stored(direct, here, store, target)
+        picks = planning.picked(direct.plan, target, here, store, settings.numerics)
+        workload = tuning.with_variants(direct, picks)
         uses = selected(workload, kernel)
-        workers = stack.enter_context(DeviceMeasurer(device, hooks, _LIMITS, settings.seed))
-        roofline = Roofline(workers.machine_limits(), target)
-        timer = ScheduleTimer(workers, device, time.monotonic() + budget_s)
-        look = "loop" if asm and kernel else "facts" if asm or kernel else ""
+        workers = stack.enter_context(devices.DeviceMeasurer(device, hooks, _LIMITS, settings.seed))
+        roofline = tuning.Roofline(workers.machine_limits(), target)
+        timer = ablation.ScheduleTimer(workers, device, time.monotonic() + asked.budget_s)
+        look = "loop" if asked.asm and kernel else "facts" if asked.asm or kernel else ""
         rows = explain_rows(uses, timer, roofline, store, here, observe, look, top)
-        roofline = Roofline(workers.machine_limits(again=True), target)
-        dump_forms(uses, rows, device, dump)
+        roofline = tuning.Roofline(workers.machine_limits(again=True), target)
+        dump_forms(uses, rows, device, asked.dump)
         rows = tuple(
             _bounded(row, use.kernel, roofline) for row, use in zip(rows, uses, strict=True)
         )
@@ -139,7 +129,7 @@ def explain(
         wall_s = None if kernel or store is None else _wall_s(store, workload.name, here)
         variants = () if kernel else variant_rows(direct, settings, roofline, store, here, picks)
         quantised = () if kernel else quantised_layers(direct, settings, target, picks, variants)
-        others = others_cpus(used, cpu_use())
+        others = tuning.others_cpus(used, tuning.cpu_use())
     return ExplainReport(
         model=workload.name,
         device=settings.device,
@@ -152,12 +142,12 @@ def explain(
         variants=variants,
         direct_floor_ms=1e3
         * sum(use.uses * roofline.bound_s(use.kernel) for use in direct.kernels),
-        budget_s=budget_s,
+        budget_s=asked.budget_s,
         seconds=time.monotonic() - begun_s,
         top=top,
         wall_ms=None if wall_s is None else 1e3 * wall_s,
         others_cpus=others,
-        busy=busy_text(others, settings.threads),
+        busy=tuning.busy_text(others, settings.threads),
         quantised=quantised,
     )
 
@@ -170,8 +160,8 @@ def _wall_s(store: Store, model: str, here: Fingerprint) -> float | None:
 
 def _placed(
     rows: Sequence[ExplainRow],
-    uses: Sequence[KernelUse],
-    workload: Workload,
+    uses: Sequence[tuning.KernelUse],
+    workload: tuning.Workload,
     target: Target,
     store: Store | None,
     here: Fingerprint,
@@ -183,12 +173,12 @@ def _placed(
         near: tuple[Neighbour, ...] = ()
         if row.steps and store is not None:
             trials = [t for t in store.trials(use.key, here) if t.space_version == SPACE_VERSION]
-            near = neighbours(use.kernel, target, Schedule.parse(row.actions), trials)
+            near = ablation.neighbours(use.kernel, target, Schedule.parse(row.actions), trials)
         found.append(replace(row, layers=layers.get(use.key, ()), neighbours=near))
     return tuple(found)
 
 
-def selected(workload: Workload, kernel: str) -> tuple[KernelUse, ...]:
+def selected(workload: tuning.Workload, kernel: str) -> tuple[tuning.KernelUse, ...]:
     """The kernels of a name, or of a key or its beginning (6 digits or more); all of them for "".
 
     Raises ConfigError, listing the names, where there is none.
@@ -200,19 +190,19 @@ def selected(workload: Workload, kernel: str) -> tuple[KernelUse, ...]:
         found = [u for u in workload.kernels if u.key.startswith(kernel)]
     if not found:
         names = ", ".join(repr(u.name) for u in workload.kernels)
-        raise ConfigError(
+        raise errors.ConfigError(
             f"kernel {kernel!r} is not one of model {workload.name}; valid: {names}, or a key"
         )
     return tuple(found)
 
 
 def explain_rows(
-    uses: Sequence[KernelUse],
-    timer: ScheduleTimer,
-    roofline: Roofline,
+    uses: Sequence[tuning.KernelUse],
+    timer: ablation.ScheduleTimer,
+    roofline: tuning.Roofline,
     store: Store | None,
     here: Fingerprint,
-    observe: Callable[[Event], None],
+    observe: Callable[[events.Event], None],
     look: str = "",
     top: int | None = None,
 ) -> tuple[ExplainRow, ...]:
@@ -225,8 +215,8 @@ def explain_rows(
     timer.compile([(c.use.kernel, c.schedule.text) for c in found])
     rows = {}
     for c in found:
-        needs = needed_flops(c.use.kernel), c.use.kernel.unique_bytes
-        observe(KernelStarted(c.use.name, c.use.key, c.use.uses, *needs))
+        needs = tuning.needed_flops(c.use.kernel), c.use.kernel.unique_bytes
+        observe(events.KernelStarted(c.use.name, c.use.key, c.use.uses, *needs))
         rows[c.use.key] = _row(c, timer, roofline, store, here, look)
     heaviest = sorted(found, key=lambda c: -c.use.uses * (rows[c.use.key].ms or 0.0))
     for c in heaviest[:top]:
@@ -240,7 +230,7 @@ def explain_rows(
     late = sum(1 for r in rows.values() if r.note)
     if late:
         observe(
-            Warned(
+            events.Warned(
                 f"{late} of {len(found)} kernels were not taken apart; a larger --budget goes "
                 "further"
             )
@@ -248,22 +238,28 @@ def explain_rows(
     return tuple(rows[c.use.key] for c in found)
 
 
-def _bounded(row: ExplainRow, kernel: Kernel, roofline: Roofline) -> ExplainRow:
+def _bounded(row: ExplainRow, kernel: Kernel, roofline: tuning.Roofline) -> ExplainRow:
     """The row under limits that were measured again."""
     bounds = roofline.bounds(kernel)
     return replace(row, flops_ms=1e3 * bounds.flops_s, bytes_ms=1e3 * bounds.bytes_s)
 
 
 def _taken_apart(
-    row: ExplainRow, c: _Chosen, timer: ScheduleTimer, observe: Callable[[Event], None], alone: bool
+    row: ExplainRow,
+    c: _Chosen,
+    timer: ablation.ScheduleTimer,
+    observe: Callable[[events.Event], None],
+    alone: bool,
 ) -> ExplainRow:
     """The row with what its actions bought; alone, there is time to time every list twice."""
     if row.ms is None or not c.schedule.actions:
         return row
     if timer.left_s <= 0:
         return replace(row, note="its actions were not timed: the budget is spent")
-    observe(KernelStarted(row.kernel, row.key, row.uses, row.flops, row.unique_bytes))
-    unscheduled, steps = time_steps(timer, c.use.kernel, c.schedule, rounds=2 if alone else 1)
+    observe(events.KernelStarted(row.kernel, row.key, row.uses, row.flops, row.unique_bytes))
+    unscheduled, steps = ablation.time_steps(
+        timer, c.use.kernel, c.schedule, rounds=2 if alone else 1
+    )
     return replace(row, ms=steps[-1].after.ms, unscheduled=unscheduled, steps=steps)
 
 
@@ -271,32 +267,34 @@ def _taken_apart(
 class _Chosen:
     """A kernel with what it runs with."""
 
-    use: KernelUse
-    choice: Choice
+    use: tuning.KernelUse
+    choice: inference.Choice
     schedule: Schedule
     tree: LoopTree
     executed: int | None
 
 
 def chosen(
-    kernel: Kernel, device: Device, here: Fingerprint, store: Store | None
-) -> tuple[Choice, Schedule, LoopTree, int | None]:
+    kernel: Kernel, device: devices.Device, here: Fingerprint, store: Store | None
+) -> tuple[inference.Choice, Schedule, LoopTree, int | None]:
     """The stored winner if legal here, else the default; its loop tree and its operations."""
-    for choice in choices(kernel, device, here, store, "default", process_compiler()):
+    for choice in inference.choices(
+        kernel, device, here, store, "default", inference.process_compiler()
+    ):
         try:
             schedule = Schedule.parse(choice.actions)
             space = Space(kernel, device.target)
             return choice, schedule, space.tree(schedule), executed_flops(space.lower(schedule))
-        except IllegalAction:
+        except errors.IllegalAction:
             if choice.trial is None:
                 raise
-    raise InternalError(f"kernel {kernel.name}: no schedule at all")
+    raise errors.InternalError(f"kernel {kernel.name}: no schedule at all")
 
 
 def _row(
     c: _Chosen,
-    timer: ScheduleTimer,
-    roofline: Roofline,
+    timer: ablation.ScheduleTimer,
+    roofline: tuning.Roofline,
     store: Store | None,
     here: Fingerprint,
     look: str,
@@ -304,14 +302,14 @@ def _row(
     kernel, trial = c.use.kernel, c.choice.trial
     bounds = roofline.bounds(kernel)
     timed = timer.time(kernel, c.schedule.text)
-    found = _machine_code(kernel, c.schedule, timer.device) if look else Inspection()
+    found = _machine_code(kernel, c.schedule, timer.device) if look else devices.Inspection()
     return ExplainRow(
         kernel=c.use.name,
         key=c.use.key,
         uses=c.use.uses,
         operations=kernel.origin,
         share=None,
-        flops=needed_flops(kernel),
+        flops=tuning.needed_flops(kernel),
         executed_flops=c.executed,
         unique_bytes=kernel.unique_bytes,
         const_bytes=sum(p.nbytes for p in kernel.params if p.role == "const"),
@@ -335,7 +333,9 @@ def _row(
     )
 
 
-def _promotion(choice: Choice, store: Store | None, here: Fingerprint) -> Promotion | None:
+def _promotion(
+    choice: inference.Choice, store: Store | None, here: Fingerprint
+) -> Promotion | None:
     """The newest evidence for what was chosen; None where nothing promoted it."""
     if store is None or choice.trial is None:
         return None
@@ -363,18 +363,18 @@ def _registers(tree: LoopTree) -> str:
     return " x ".join(f"{x.name}:{x.extent}{'v' if x.kind in lanes else ''}" for x in loops)
 
 
-def _machine_code(kernel: Kernel, schedule: Schedule, device: Device) -> Inspection:
+def _machine_code(kernel: Kernel, schedule: Schedule, device: devices.Device) -> devices.Inspection:
     """Report of the device's compiler on the kernel; empty where it gives none."""
     try:
-        return device.inspect(build(kernel, schedule, device)) or Inspection()
-    except CandidateFailure:
-        return Inspection()
+        return device.inspect(compiling.build(kernel, schedule, device)) or devices.Inspection()
+    except errors.CandidateFailure:
+        return devices.Inspection()
 
 
 def variant_rows(
-    direct: Workload,
+    direct: tuning.Workload,
     settings: TuneSettings,
-    roofline: Roofline,
+    roofline: tuning.Roofline,
     store: Store | None,
     here: Fingerprint,
     picks: dict[str, str],
@@ -382,18 +382,18 @@ def variant_rows(
     """Variants considered for every kernel that has several, from the store's rows."""
     rows = []
     for use in direct.kernels:
-        names = allowed(use.kernel, settings.numerics, roofline.target)
+        names = planning.allowed(use.kernel, settings.numerics, roofline.target)
         if len(names) < 2:
             continue
         picked_here = picks.get(use.key, DIRECT)
         options = tuple(_option(use.kernel, name, roofline, store, here) for name in names)
-        stored = stored_variant(use.kernel, names, here, store) == picked_here
+        stored = planning.stored_variant(use.kernel, names, here, store) == picked_here
         rows.append(VariantRow(use.name, use.key, use.uses, picked_here, stored, options))
     return tuple(rows)
 
 
 def quantised_layers(
-    direct: Workload,
+    direct: tuning.Workload,
     settings: TuneSettings,
     target: Target,
     picks: dict[str, str],
@@ -407,10 +407,12 @@ def quantised_layers(
     layers, tried = layers_of(direct.plan), {r.key: r.options for r in rows}
     found = []
     for use in direct.kernels:
-        if not any(isinstance(r.expr, Apply) and r.expr.op is Op.DOT4 for r in use.kernel.reduces):
+        if not any(
+            isinstance(r.expr, expr.Apply) and r.expr.op is expr.Op.DOT4 for r in use.kernel.reduces
+        ):
             continue
         runs = picks.get(use.key, DIRECT)
-        names = allowed(use.kernel, settings.numerics)
+        names = planning.allowed(use.kernel, settings.numerics)
         known = {o.name: o.stored_ms or o.parts_ms for o in tried.get(use.key, ())}
         each = []
         for name in (
@@ -420,7 +422,7 @@ def quantised_layers(
         ):
             ms, said = known.get(name), "measured"
             if ms is None:
-                ms, said = 1e3 * variant_s(use.kernel, name, target), "expected"
+                ms, said = 1e3 * planning.variant_s(use.kernel, name, target), "expected"
             each.append(f"{'bytes' if name == DIRECT else name} {ms:.3g} ms {said}")
         why = ", ".join(each) if len(each) > 1 else "its sum has no other form"
         found.append(QuantisedLayer(layers.get(use.key) or (use.name,), runs, why))
@@ -431,7 +433,7 @@ def quantised_layers(
 
 
 def _option(
-    kernel: Kernel, name: str, roofline: Roofline, store: Store | None, here: Fingerprint
+    kernel: Kernel, name: str, roofline: tuning.Roofline, store: Store | None, here: Fingerprint
 ) -> VariantOption:
     parts = parts_of(kernel, name)
     bound_ms = 1e3 * sum(roofline.bound_s(p) for p in parts)

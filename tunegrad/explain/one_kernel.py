@@ -17,12 +17,8 @@ from pathlib import Path
 from statistics import median
 from typing import Literal
 
-from tunegrad import devices
-from tunegrad.compiling import HOOKS, Payload, build
+from tunegrad import compiling, db, devices, errors, opts, paired, tuning
 from tunegrad.config import TuneSettings, default_store
-from tunegrad.db import Hit, Near, Store, open_store
-from tunegrad.devices import Beside, Candidate, Device, DeviceMeasurer
-from tunegrad.errors import CandidateFailure, ConfigError, IllegalAction
 from tunegrad.frontend import substitute
 from tunegrad.inference import process_compiler, stale
 from tunegrad.ir.fusion import Draft, LaunchPlan, layers_of
@@ -31,27 +27,15 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.parse_kernel import read_back
 from tunegrad.ir.target import Target
 from tunegrad.ir.text import print_graph
-from tunegrad.opts import (
-    SPACE_VERSION,
-    Schedule,
-    Space,
-    Trace,
-    TraceStep,
-    form_text,
-    parse_actions,
-    print_actions,
-)
-from tunegrad.paired import Interval, gain_interval, paired_gain
 from tunegrad.planning import picked, stored_toggles
 from tunegrad.reports import Outcome, ShowRow
 from tunegrad.trial import Fingerprint, Measured, Measurement, Policy, Status
-from tunegrad.tuning import KernelUse, Workload, cut_as_stored, with_variants, workload_of_spec
 
 from .legality import device_of
 from .model import chosen, selected
 
 
-def show(settings: TuneSettings, made: Workload | None = None) -> list[ShowRow]:
+def show(settings: TuneSettings, made: tuning.Workload | None = None) -> list[ShowRow]:
     """One row per distinct kernel of the model, in launch order; ``made`` is the model where its
     name is none. Reads the store, or none where the default one is not there; measures nothing.
 
@@ -59,14 +43,14 @@ def show(settings: TuneSettings, made: Workload | None = None) -> list[ShowRow]:
     """
     device = devices.open(settings.device, settings.threads)
     target, here = device.target, device.fingerprint(settings.numerics)
-    workload = made or workload_of_spec(
+    workload = made or tuning.workload_of_spec(
         settings.model, settings.seed, settings.numerics, target, settings.dtype
     )
     none = not settings.store.is_file() and settings.store == default_store()
-    with open_store(Path(":memory:") if none else settings.store) as store:
-        workload = cut_as_stored(workload, here, store, target)
+    with db.open_store(Path(":memory:") if none else settings.store) as store:
+        workload = tuning.cut_as_stored(workload, here, store, target)
         picks = picked(workload.plan, target, here, store, settings.numerics)
-        workload = with_variants(workload, picks)
+        workload = tuning.with_variants(workload, picks)
         layers = layers_of(workload.plan)
         return [
             replace(
@@ -84,21 +68,23 @@ def _space(kernel: Kernel, target: Target) -> float:
     """The lists of decisions beside a kernel's default one; 1 where nothing is decided."""
     if kernel.fixed:
         return 1.0
-    return prod(float(d.options) for d in Space(kernel, target).defaults()[0].trace)
+    return prod(float(d.options) for d in opts.Space(kernel, target).defaults()[0].trace)
 
 
-def _row(use: KernelUse, store: Store, here: Fingerprint, device: Device) -> ShowRow:
+def _row(
+    use: tuning.KernelUse, store: db.Store, here: Fingerprint, device: devices.Device
+) -> ShowRow:
     if use.kernel.fixed:
         return ShowRow(
             use.name,
             use.key,
             use.uses,
             "fixed",
-            Space(use.kernel, device.target).fixed().text,
+            opts.Space(use.kernel, device.target).fixed().text,
             "fixed",
         )
-    found = store.lookup(use.key, here, SPACE_VERSION)
-    if isinstance(found, Hit):
+    found = store.lookup(use.key, here, opts.SPACE_VERSION)
+    if isinstance(found, db.Hit):
         trial = found.trial
         fault = stale(use.kernel, trial, device, process_compiler())
         if not fault:
@@ -117,8 +103,8 @@ def _row(use: KernelUse, store: Store, here: Fingerprint, device: Device) -> Sho
         differs: tuple[str, ...] = (fault,)
     else:
         differs = tuple(d.brief for d in found.differences)
-    default = Space(use.kernel, device.target).defaults()[0].text
-    outcome: Outcome = "near" if isinstance(found, Near) else "miss"
+    default = opts.Space(use.kernel, device.target).defaults()[0].text
+    outcome: Outcome = "near" if isinstance(found, db.Near) else "miss"
     return ShowRow(use.name, use.key, use.uses, outcome, default, "default", differs=differs)
 
 
@@ -147,11 +133,15 @@ class TraceReport:
     key: str
     outcome: str
     actions: str
-    steps: tuple[TraceStep, ...]
+    steps: tuple[opts.TraceStep, ...]
 
 
 def form_of_kernel(
-    settings: TuneSettings, kernel: str, stage: Stage, with_store: bool, made: Workload | None
+    settings: TuneSettings,
+    kernel: str,
+    stage: Stage,
+    with_store: bool,
+    made: tuning.Workload | None,
 ) -> FormReport:
     """A form of the kernel that ``kernel`` names ("" where the model has only one).
 
@@ -166,11 +156,11 @@ def form_of_kernel(
 
 
 def trace_of_kernel(
-    settings: TuneSettings, kernel: str, with_store: bool, made: Workload | None
+    settings: TuneSettings, kernel: str, with_store: bool, made: tuning.Workload | None
 ) -> TraceReport:
     """Trace the changes that every action and pass make to a kernel. As above."""
-    one, trace = _one(settings, kernel, with_store, made), Trace()
-    build(one.use.kernel, one.schedule, one.device, trace.passed, trace.acted)
+    one, trace = _one(settings, kernel, with_store, made), opts.Trace()
+    compiling.build(one.use.kernel, one.schedule, one.device, trace.passed, trace.acted)
     return TraceReport(
         one.model, one.use.name, one.use.key, one.outcome, one.schedule.text, tuple(trace.steps)
     )
@@ -183,31 +173,35 @@ class _One:
     """
 
     model: str
-    device: Device
-    use: KernelUse
+    device: devices.Device
+    use: tuning.KernelUse
     outcome: str
-    schedule: Schedule
+    schedule: opts.Schedule
     drafts: tuple[Draft, ...]
     direct: LaunchPlan
     plan: LaunchPlan
 
 
-def _one(settings: TuneSettings, kernel: str, with_store: bool, made: Workload | None) -> _One:
+def _one(
+    settings: TuneSettings, kernel: str, with_store: bool, made: tuning.Workload | None
+) -> _One:
     device = devices.open(settings.device, settings.threads)
     target, here = device.target, device.fingerprint(settings.numerics)
-    direct = made or workload_of_spec(
+    direct = made or tuning.workload_of_spec(
         settings.model, settings.seed, settings.numerics, target, settings.dtype
     )
     with ExitStack() as stack:
-        store = stack.enter_context(open_store(settings.store)) if with_store else None
-        direct = cut_as_stored(direct, here, store, target)
+        store = stack.enter_context(db.open_store(settings.store)) if with_store else None
+        direct = tuning.cut_as_stored(direct, here, store, target)
         fusion = direct.fusion.toggled(stored_toggles(direct.fusion, here, store, target))
         picks = picked(direct.plan, target, here, store, settings.numerics)
-        workload = with_variants(direct, picks)
+        workload = tuning.with_variants(direct, picks)
         found = selected(workload, kernel)
         if len(found) != 1:
             names = ", ".join(repr(u.name) for u in found)
-            raise ConfigError(f"model {workload.name} has {len(found)} kernels; name one: {names}")
+            raise errors.ConfigError(
+                f"model {workload.name} has {len(found)} kernels; name one: {names}"
+            )
         choice, schedule, *_ = chosen(found[0].kernel, device, here, store)
     drafts = fusion.launched()
     return _One(
@@ -217,19 +211,19 @@ def _one(settings: TuneSettings, kernel: str, with_store: bool, made: Workload |
 
 
 def _form(one: _One, stage: Stage) -> str:
-    kernel, space = one.use.kernel, Space(one.use.kernel, one.device.target)
+    kernel, space = one.use.kernel, opts.Space(one.use.kernel, one.device.target)
     if stage == "kernel":
-        return form_text(kernel)
+        return opts.form_text(kernel)
     if stage == "loops":
-        return form_text(space.tree(one.schedule))
+        return opts.form_text(space.tree(one.schedule))
     if stage == "program":
-        return form_text(space.lower(one.schedule))
-    lowered = build(kernel, one.schedule, one.device)
+        return opts.form_text(space.lower(one.schedule))
+    lowered = compiling.build(kernel, one.schedule, one.device)
     if stage == "source":
         return lowered.text
     shown = one.device.inspect(lowered)
     if shown is None or not shown.listing:
-        raise ConfigError(f"device {one.device.name}: its compiler shows no machine code")
+        raise errors.ConfigError(f"device {one.device.name}: its compiler shows no machine code")
     return shown.listing
 
 
@@ -243,9 +237,9 @@ def code_of(text: str, actions: str, machine: tuple[tuple[str, str], ...]) -> tu
     if device is None or kernel is None:
         return "", ""
     try:
-        lowered = build(kernel, Schedule.parse(actions), device)
+        lowered = compiling.build(kernel, opts.Schedule.parse(actions), device)
         shown = device.inspect(lowered)
-    except (CandidateFailure, IllegalAction):
+    except (errors.CandidateFailure, errors.IllegalAction):
         return "", ""
     return lowered.text.rstrip(), shown.listing.rstrip() if shown else ""
 
@@ -285,7 +279,7 @@ class TimedReport:
     ms: float
     against_ms: float
     gain: float | None
-    interval: Interval | None
+    interval: paired.Interval | None
     turns: int
 
 
@@ -295,7 +289,7 @@ def time_schedule(
     schedule: str,
     against: str | None,
     with_store: bool,
-    made: Workload | None = None,
+    made: tuning.Workload | None = None,
 ) -> TimedReport:
     """Time two schedules of one kernel in turns, after both were verified; ``against`` None is the
     one that the kernel runs with here.
@@ -305,11 +299,14 @@ def time_schedule(
     one = _one(settings, kernel, with_store, made)
     named = one.use.kernel, one.device
     texts = (
-        print_actions(parse_actions(schedule)),
-        one.schedule.text if against is None else print_actions(parse_actions(against)),
+        opts.print_actions(opts.parse_actions(schedule)),
+        one.schedule.text if against is None else opts.print_actions(opts.parse_actions(against)),
     )
-    candidates = [Candidate(one.use.key, Payload(named[0], text, named[1])) for text in texts]
-    with DeviceMeasurer(one.device, HOOKS, seed=settings.seed) as workers:
+    candidates = [
+        devices.Candidate(one.use.key, compiling.Payload(named[0], text, named[1]))
+        for text in texts
+    ]
+    with devices.DeviceMeasurer(one.device, compiling.HOOKS, seed=settings.seed) as workers:
         mine, other = workers.compile(candidates)
         if isinstance(other, Measured):
             raise _refused(texts[1], other.measurement)
@@ -318,7 +315,7 @@ def time_schedule(
         base = workers.measure_compiled(candidates[1], other, _TURNS)
         if base.status is not Status.OK:
             raise _refused(texts[1], base)
-        beside = Beside(other, base.seconds)
+        beside = devices.Beside(other, base.seconds)
         found = workers.measure_compiled(candidates[0], mine, _TURNS, beside=beside)
     if found.status is not Status.OK:
         raise _refused(texts[0], found)
@@ -327,10 +324,10 @@ def time_schedule(
     return TimedReport(
         one.model, one.use.name, one.use.key, *texts, other_is,
         1e3 * median(after), 1e3 * median(before),
-        paired_gain(before, after), gain_interval(before, after), len(after),
+        paired.paired_gain(before, after), paired.gain_interval(before, after), len(after),
     )  # fmt: skip
 
 
-def _refused(text: str, m: Measurement) -> ConfigError:
+def _refused(text: str, m: Measurement) -> errors.ConfigError:
     why = m.error.splitlines()[0] if m.error else ""
-    return ConfigError(f"schedule {text or '(no actions)'!r}: {m.status.value}: {why}")
+    return errors.ConfigError(f"schedule {text or '(no actions)'!r}: {m.status.value}: {why}")

@@ -13,37 +13,12 @@ from tunegrad.errors import ShapeError
 from .creation import arange, linspace, ones
 from .functions import scaled_dot_product_attention, stack, tanh, where
 from .handle import TensorLike, as_if
+from .ops.convolution import fold_columns as fold
+from .ops.convolution import unfold_columns as unfold
+from .ops.normalisation import by_channel
 from .random import rand
 from .spelling import spelled
 from .tensor import Tensor, lift
-
-# isort: off
-from .ops.activation import (
-    celu, elu, gelu, glu, hardshrink, hardsigmoid, hardswish, hardtanh, leaky_relu, logsigmoid,
-    mish, prelu, relu, relu6, rrelu, selu, sigmoid, silu, softplus, softshrink, softsign,
-    tanhshrink, threshold,
-)  # fmt: skip
-from .ops.convolution import (
-    conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d,
-    fold_columns as fold, unfold_columns as unfold,
-)  # fmt: skip
-from .ops.indexing import one_hot
-from .ops.movement import pad
-from .ops.products import bilinear, cosine_similarity, linear, pairwise_distance
-from .ops.losses import (
-    binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, hinge_embedding_loss,
-    huber_loss, kl_div, l1_loss, mse_loss, nll_loss, poisson_nll_loss, smooth_l1_loss,
-    soft_margin_loss,
-)  # fmt: skip
-from .ops.normalisation import by_channel, group_norm, local_response_norm
-from .ops.pooling import (
-    adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, adaptive_max_pool1d,
-    adaptive_max_pool2d, adaptive_max_pool3d, avg_pool1d, avg_pool2d, avg_pool3d, lp_pool1d,
-    lp_pool2d, max_pool1d, max_pool2d, max_pool3d,
-)  # fmt: skip
-from .ops.reduction import log_softmax, normalize, softmax, softmin
-from .ops.resizing import channel_shuffle, grid_sample, interpolate, pixel_shuffle, pixel_unshuffle
-# isort: on
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d",
@@ -65,6 +40,68 @@ __all__ = [
 ]  # fmt: skip
 
 _Shape = int | Sequence[int]
+
+# ---- activation
+
+celu, elu, gelu, glu = Tensor.celu, Tensor.elu, Tensor.gelu, Tensor.glu
+hardshrink, hardsigmoid, hardswish = Tensor.hardshrink, Tensor.hardsigmoid, Tensor.hardswish
+hardtanh, leaky_relu, logsigmoid = Tensor.hardtanh, Tensor.leaky_relu, Tensor.logsigmoid
+mish, prelu, relu, relu6 = Tensor.mish, Tensor.prelu, Tensor.relu, Tensor.relu6
+rrelu, selu, sigmoid, silu = Tensor.rrelu, Tensor.selu, Tensor.sigmoid, Tensor.silu
+softplus, softshrink, softsign = Tensor.softplus, Tensor.softshrink, Tensor.softsign
+tanhshrink, threshold = Tensor.tanhshrink, Tensor.threshold
+
+# ---- convolution
+
+conv1d, conv2d, conv3d = Tensor.conv1d, Tensor.conv2d, Tensor.conv3d
+conv_transpose1d, conv_transpose2d = Tensor.conv_transpose1d, Tensor.conv_transpose2d
+conv_transpose3d = Tensor.conv_transpose3d
+
+# ---- indexing
+
+one_hot = Tensor.one_hot
+
+# ---- movement
+
+pad = Tensor.pad
+
+# ---- products
+
+bilinear, cosine_similarity, linear = Tensor.bilinear, Tensor.cosine_similarity, Tensor.linear
+pairwise_distance = Tensor.pairwise_distance
+
+# ---- losses
+
+binary_cross_entropy = Tensor.binary_cross_entropy
+binary_cross_entropy_with_logits = Tensor.binary_cross_entropy_with_logits
+cross_entropy, hinge_embedding_loss = Tensor.cross_entropy, Tensor.hinge_embedding_loss
+huber_loss, kl_div, l1_loss = Tensor.huber_loss, Tensor.kl_div, Tensor.l1_loss
+mse_loss, nll_loss, poisson_nll_loss = Tensor.mse_loss, Tensor.nll_loss, Tensor.poisson_nll_loss
+smooth_l1_loss, soft_margin_loss = Tensor.smooth_l1_loss, Tensor.soft_margin_loss
+
+# ---- normalisation
+
+group_norm, local_response_norm = Tensor.group_norm, Tensor.local_response_norm
+
+# ---- pooling
+
+adaptive_avg_pool1d, adaptive_avg_pool2d = Tensor.adaptive_avg_pool1d, Tensor.adaptive_avg_pool2d
+adaptive_avg_pool3d, adaptive_max_pool1d = Tensor.adaptive_avg_pool3d, Tensor.adaptive_max_pool1d
+adaptive_max_pool2d, adaptive_max_pool3d = Tensor.adaptive_max_pool2d, Tensor.adaptive_max_pool3d
+avg_pool1d, avg_pool2d, avg_pool3d = Tensor.avg_pool1d, Tensor.avg_pool2d, Tensor.avg_pool3d
+lp_pool1d, lp_pool2d, max_pool1d = Tensor.lp_pool1d, Tensor.lp_pool2d, Tensor.max_pool1d
+max_pool2d, max_pool3d = Tensor.max_pool2d, Tensor.max_pool3d
+
+# ---- reduction
+
+log_softmax, normalize, softmax = Tensor.log_softmax, Tensor.normalize, Tensor.softmax
+softmin = Tensor.softmin
+
+# ---- resizing
+
+channel_shuffle, grid_sample = Tensor.channel_shuffle, Tensor.grid_sample
+interpolate, pixel_shuffle = Tensor.interpolate, Tensor.pixel_shuffle
+pixel_unshuffle = Tensor.pixel_unshuffle
 
 
 def _last(op: str, x: Tensor, normalized_shape: _Shape) -> tuple[int, ...]:

@@ -23,47 +23,6 @@ from .ops.products import scaled_dot_product_attention as attention
 from .spelling import spelled
 from .tensor import Tensor, giving_tensors, lift, where
 
-# isort: off
-from .ops.activation import celu, hardshrink, prelu, relu, selu, sigmoid
-from .ops.arithmetic import (
-    add, addcdiv, addcmul, bitwise_and, bitwise_left_shift, bitwise_not, bitwise_or,
-    bitwise_right_shift, bitwise_xor, ceil, clamp_max, clamp_min, copysign, div, eq,
-    floor_divide, fmax, fmin, fmod, frac, ge, gt, heaviside, isclose, isfinite, isinf, isnan,
-    isneginf, isposinf, le, lerp, logical_and, logical_not, logical_or, logical_xor, lt,
-    masked_fill, mul, nan_to_num, ne, remainder, rsub, sign, signbit, sub, trunc,
-)  # fmt: skip
-from .ops.convolution import (
-    conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d,
-)  # fmt: skip
-from .ops.indexing import (
-    gather, index_add, index_copy, index_fill, index_select, scatter, scatter_add,
-    scatter_reduce, take, take_along_dim,
-)  # fmt: skip
-from .ops.products import (
-    addbmm, addmm, addmv, addr, baddbmm, bmm, cdist, cosine_similarity, cross, dot, inner, kron,
-    matmul, matrix_power, mm, mv, outer, pairwise_distance, tensordot,
-)  # fmt: skip
-from .ops.movement import (
-    broadcast_to, chunk, diag, diag_embed, diagonal, expand_dims, flatten, fliplr, flipud,
-    movedim, repeat_interleave, roll, rot90, split, t, tensor_split, tile, trace, transpose,
-    tril, triu, unbind, unflatten,
-)  # fmt: skip
-from .ops.ordering import (
-    argsort, bucketize, corrcoef, cov, cummax, cummin, cumprod, cumsum, diff, kthvalue,
-    logcumsumexp, median, msort, quantile, searchsorted, sort, topk,
-)  # fmt: skip
-from .ops.reduction import (
-    aminmax, argmax, argmin, count_nonzero, log_softmax, logsumexp, nanmean, nansum, norm,
-    softmax, std, std_mean, var, var_mean,
-)  # fmt: skip
-from .ops.resizing import channel_shuffle, pixel_shuffle, pixel_unshuffle
-from .ops.special import (
-    acos, acosh, asin, asinh, atan, atan2, atanh, cosh, deg2rad, erfc, erfinv, exp2, expm1,
-    float_power, hypot, log10, log1p, logaddexp, logaddexp2, logit, rad2deg, rsqrt, sinc, sinh,
-    tan, xlogy,
-)  # fmt: skip
-# isort: on
-
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv",
     "addr", "all", "allclose", "amax", "amin", "aminmax", "any", "arccos", "arccosh", "arcsin",
@@ -143,6 +102,89 @@ detach = viewing(Tensor.detach)
 equal = operation(Tensor.equal)
 max = operation(Tensor.max)
 min = operation(Tensor.min)
+
+# ---- activation
+
+celu, hardshrink, prelu, relu = Tensor.celu, Tensor.hardshrink, Tensor.prelu, Tensor.relu
+selu, sigmoid = Tensor.selu, Tensor.sigmoid
+
+# ---- arithmetic
+
+add, addcdiv, addcmul, bitwise_and = Tensor.add, Tensor.addcdiv, Tensor.addcmul, Tensor.bitwise_and
+bitwise_left_shift, bitwise_not = Tensor.bitwise_left_shift, Tensor.bitwise_not
+bitwise_or, bitwise_right_shift = Tensor.bitwise_or, Tensor.bitwise_right_shift
+bitwise_xor, ceil, clamp_max = Tensor.bitwise_xor, Tensor.ceil, Tensor.clamp_max
+clamp_min, copysign, div, eq = Tensor.clamp_min, Tensor.copysign, Tensor.div, Tensor.eq
+floor_divide, fmax, fmin, fmod = Tensor.floor_divide, Tensor.fmax, Tensor.fmin, Tensor.fmod
+frac, ge, gt, heaviside = Tensor.frac, Tensor.ge, Tensor.gt, Tensor.heaviside
+isclose, isfinite, isinf, isnan = Tensor.isclose, Tensor.isfinite, Tensor.isinf, Tensor.isnan
+isneginf, isposinf, le, lerp = Tensor.isneginf, Tensor.isposinf, Tensor.le, Tensor.lerp
+logical_and, logical_not, logical_or = Tensor.logical_and, Tensor.logical_not, Tensor.logical_or
+logical_xor, lt, masked_fill, mul = Tensor.logical_xor, Tensor.lt, Tensor.masked_fill, Tensor.mul
+nan_to_num, ne, remainder, rsub = Tensor.nan_to_num, Tensor.ne, Tensor.remainder, Tensor.rsub
+sign, signbit, sub, trunc = Tensor.sign, Tensor.signbit, Tensor.sub, Tensor.trunc
+
+# ---- convolution
+
+conv1d, conv2d, conv3d = Tensor.conv1d, Tensor.conv2d, Tensor.conv3d
+conv_transpose1d, conv_transpose2d = Tensor.conv_transpose1d, Tensor.conv_transpose2d
+conv_transpose3d = Tensor.conv_transpose3d
+
+# ---- indexing
+
+gather, index_add, index_copy = Tensor.gather, Tensor.index_add, Tensor.index_copy
+index_fill, index_select, scatter = Tensor.index_fill, Tensor.index_select, Tensor.scatter
+scatter_add, scatter_reduce, take = Tensor.scatter_add, Tensor.scatter_reduce, Tensor.take
+take_along_dim = Tensor.take_along_dim
+
+# ---- products
+
+addbmm, addmm, addmv, addr = Tensor.addbmm, Tensor.addmm, Tensor.addmv, Tensor.addr
+baddbmm, bmm, cdist = Tensor.baddbmm, Tensor.bmm, Tensor.cdist
+cosine_similarity, cross, dot = Tensor.cosine_similarity, Tensor.cross, Tensor.dot
+inner, kron, matmul, matrix_power = Tensor.inner, Tensor.kron, Tensor.matmul, Tensor.matrix_power
+mm, mv, outer, pairwise_distance = Tensor.mm, Tensor.mv, Tensor.outer, Tensor.pairwise_distance
+tensordot = Tensor.tensordot
+
+# ---- movement
+
+broadcast_to, chunk, diag = Tensor.broadcast_to, Tensor.chunk, Tensor.diag
+diag_embed, diagonal, expand_dims = Tensor.diag_embed, Tensor.diagonal, Tensor.expand_dims
+flatten, fliplr, flipud, movedim = Tensor.flatten, Tensor.fliplr, Tensor.flipud, Tensor.movedim
+repeat_interleave, roll, rot90 = Tensor.repeat_interleave, Tensor.roll, Tensor.rot90
+split, t, tensor_split, tile = Tensor.split, Tensor.t, Tensor.tensor_split, Tensor.tile
+trace, transpose, tril, triu = Tensor.trace, Tensor.transpose, Tensor.tril, Tensor.triu
+unbind, unflatten = Tensor.unbind, Tensor.unflatten
+
+# ---- ordering
+
+argsort, bucketize, corrcoef, cov = Tensor.argsort, Tensor.bucketize, Tensor.corrcoef, Tensor.cov
+cummax, cummin, cumprod, cumsum = Tensor.cummax, Tensor.cummin, Tensor.cumprod, Tensor.cumsum
+diff, kthvalue, logcumsumexp = Tensor.diff, Tensor.kthvalue, Tensor.logcumsumexp
+median, msort, quantile = Tensor.median, Tensor.msort, Tensor.quantile
+searchsorted, sort, topk = Tensor.searchsorted, Tensor.sort, Tensor.topk
+
+# ---- reduction
+
+aminmax, argmax, argmin = Tensor.aminmax, Tensor.argmax, Tensor.argmin
+count_nonzero, log_softmax, logsumexp = Tensor.count_nonzero, Tensor.log_softmax, Tensor.logsumexp
+nanmean, nansum, norm, softmax = Tensor.nanmean, Tensor.nansum, Tensor.norm, Tensor.softmax
+std, std_mean, var, var_mean = Tensor.std, Tensor.std_mean, Tensor.var, Tensor.var_mean
+
+# ---- resizing
+
+channel_shuffle, pixel_shuffle = Tensor.channel_shuffle, Tensor.pixel_shuffle
+pixel_unshuffle = Tensor.pixel_unshuffle
+
+# ---- special
+
+acos, acosh, asin, asinh, atan = Tensor.acos, Tensor.acosh, Tensor.asin, Tensor.asinh, Tensor.atan
+atan2, atanh, cosh, deg2rad = Tensor.atan2, Tensor.atanh, Tensor.cosh, Tensor.deg2rad
+erfc, erfinv, exp2, expm1 = Tensor.erfc, Tensor.erfinv, Tensor.exp2, Tensor.expm1
+float_power, hypot, log10, log1p = Tensor.float_power, Tensor.hypot, Tensor.log10, Tensor.log1p
+logaddexp, logaddexp2, logit = Tensor.logaddexp, Tensor.logaddexp2, Tensor.logit
+rad2deg, rsqrt, sinc, sinh = Tensor.rad2deg, Tensor.rsqrt, Tensor.sinc, Tensor.sinh
+tan, xlogy = Tensor.tan, Tensor.xlogy
 
 # ---- second names
 

@@ -33,8 +33,7 @@ from tunegrad.lazy import dataclass
 from .aliasing import Changes, changes, root_of
 from .handle import joined, renew
 from .nodes import substitute
-from .nodes.tracing import without_identities
-from .random import no_draws
+from .nodes.tracing import no_draws, without_identities
 from .tensor import Tensor
 from .weights import Array, ParameterSpec, Weights, check_weights, load_weights
 

@@ -33,6 +33,7 @@ from tunegrad.ir.dtypes import F32, I64, U64, dtype_of
 from .handle import TensorLike
 from .nodes import movement
 from .nodes.arrays import DTypeLike
+from .nodes.tracing import built_model
 from .tensor import Tensor, lift
 
 __all__ = [
@@ -43,24 +44,6 @@ __all__ = [
 _GAMMA = 0x9E3779B97F4A7C15
 _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _WORD = (1 << 64) - 1
-
-
-_BUILT: ContextVar[str] = ContextVar("model under construction", default="")
-
-
-@contextmanager
-def no_draws(model: str) -> Iterator[None]:
-    """Refuse draws while the function of a model builds its graph."""
-    token = _BUILT.set(model)
-    try:
-        yield
-    finally:
-        _BUILT.reset(token)
-
-
-def built_model() -> str:
-    """The name of the model whose graph is being built; empty where there is none."""
-    return _BUILT.get()
 
 
 class Stream:
@@ -132,7 +115,7 @@ class Generator:
         stream = _STREAM.get()
         if stream is not None and self is _DEFAULT:
             return stream.bits(count)
-        if model := _BUILT.get():
+        if model := built_model():
             raise ModelError(
                 f"model {model} draws random numbers (rand, randn ...) as it is compiled: they "
                 "would be the same in every call; draw them outside, and pass them as an input"

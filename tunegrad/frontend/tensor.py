@@ -25,18 +25,13 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, cast, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tunegrad.errors import DTypeError, GradientError, ModelError, ShapeError
-from tunegrad.ir import graph
-from tunegrad.ir.dtypes import BF16, F32, dtype_of
-from tunegrad.ir.graph import ConstData, GraphOp, Node
+from tunegrad import errors
+from tunegrad.ir import dtypes, graph
 from tunegrad.lazy import unknown
 
-from . import handle
-from .aliasing import Aliased, computed, root_of, write
-from .handle import Handle, Pending, TensorLike, as_if, bound, own_name, required
+from . import aliasing, handle
+from .nodes import arrays, substitute, tracing
 from .nodes import elementwise as ew
-from .nodes import substitute, tracing
-from .nodes.arrays import DTypeLike, bf16_values, held
 from .nodes.elementwise import Scalar
 from .nodes.movement import Axes, extents, flat
 from .operation import in_place
@@ -63,7 +58,7 @@ _SHOWN_ELEMENTS, _SHOWN_NODES, _SHOWN_WORK = 1000, 300, 200_000
 """Most that ``repr`` computes: elements of the result, nodes, and elements of all nodes."""
 
 
-def giving_tensors(function: Callable[P, Handle]) -> Callable[P, Tensor]:
+def giving_tensors(function: Callable[P, handle.Handle]) -> Callable[P, Tensor]:
     """``function``, whose results are tensors: the class of all handles is ``Tensor``."""
     return cast("Callable[P, Tensor]", function)
 
@@ -73,13 +68,13 @@ lift = giving_tensors(handle.lift)
 where = giving_tensors(handle.where)
 
 
-def _value_of(x: Handle) -> NDArray[np.generic]:
+def _value_of(x: handle.Handle) -> NDArray[np.generic]:
     # inference stands above the front end, and is the only place where the stages are composed
     inference: Any = modules.get("tunegrad.inference") or import_module("tunegrad.inference")
     return cast("NDArray[np.generic]", inference.realize([x])[0])
 
 
-class Tensor(Handle):
+class Tensor(handle.Handle):
     """An array that is known, or that is computed when it is asked for (``numpy``, ``item``).
 
     ``Tensor(data, dtype=None)`` copies an array, list or number (bf16: values, or bit patterns in
@@ -89,58 +84,61 @@ class Tensor(Handle):
     __slots__ = ()
 
     def __init__(
-        self, data: ArrayLike | Tensor, dtype: DTypeLike | None = None, requires_grad: bool = False
+        self,
+        data: ArrayLike | Tensor,
+        dtype: arrays.DTypeLike | None = None,
+        requires_grad: bool = False,
     ) -> None:
         if isinstance(data, Tensor):
             source = data if dtype is None else data.cast(dtype)
             self.pending = None
             self.node, self.bindings = source.node, source.bindings
         else:
-            self.pending = Pending.of(*held(data, dtype))
+            self.pending = handle.Pending.of(*arrays.held(data, dtype))
         self.leaf = None
         if requires_grad:
             self.requires_grad_()
 
     @staticmethod
-    def _sharing(data: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
+    def _sharing(data: ArrayLike, dtype: arrays.DTypeLike | None = None) -> Tensor:
         """A tensor whose memory is that of an array, which may still be written to.
 
         Raises ValueError where it would have to be copied.
         """
-        return Tensor.of(*bound(*held(data, dtype, share=True)))
+        return Tensor.of(*handle.bound(*arrays.held(data, dtype, share=True)))
 
     @staticmethod
-    def input(name: str, shape: Sequence[int], dtype: DTypeLike = F32) -> Tensor:
+    def input(name: str, shape: Sequence[int], dtype: arrays.DTypeLike = dtypes.F32) -> Tensor:
         """A tensor whose value the caller supplies when the compiled graph runs."""
         if not name or name.startswith("#"):
-            raise ModelError(f"input name {name!r} must not be empty or start with '#'")
-        return Tensor.of(graph.graph_input(name, extents("input", shape), dtype_of(dtype)))
+            raise errors.ModelError(f"input name {name!r} must not be empty or start with '#'")
+        return Tensor.of(graph.graph_input(name, extents("input", shape), dtypes.dtype_of(dtype)))
 
     @staticmethod
-    def constant(data: ArrayLike, dtype: DTypeLike | None = None, name: str = "") -> Tensor:
+    def constant(data: ArrayLike, dtype: arrays.DTypeLike | None = None, name: str = "") -> Tensor:
         """An array that is part of the program (a weight)."""
-        array, kind = held(data, dtype)
+        array, kind = arrays.held(data, dtype)
         return Tensor.of(graph.const(array, kind, name))
 
     @spelled
     def new_full(
-        self, size: Sequence[int], fill_value: Scalar, dtype: DTypeLike | None = None
+        self, size: Sequence[int], fill_value: Scalar, dtype: arrays.DTypeLike | None = None
     ) -> Tensor:
         """``fill_value`` everywhere, in this dtype unless given."""
-        kind = self.dtype if dtype is None else dtype_of(dtype)
+        kind = self.dtype if dtype is None else dtypes.dtype_of(dtype)
         return Tensor.of(ew.constant(fill_value, extents("new_full", size), kind))
 
     @spelled
-    def new_zeros(self, *size: Any, dtype: DTypeLike | None = None) -> Tensor:
+    def new_zeros(self, *size: Any, dtype: arrays.DTypeLike | None = None) -> Tensor:
         """Zeros, in this dtype unless given."""
         return self.new_full(flat(size), 0, dtype)
 
     @spelled
-    def new_ones(self, *size: Any, dtype: DTypeLike | None = None) -> Tensor:
+    def new_ones(self, *size: Any, dtype: arrays.DTypeLike | None = None) -> Tensor:
         """Ones, in this dtype unless given."""
         return self.new_full(flat(size), 1, dtype)
 
-    def new_tensor(self, data: ArrayLike, dtype: DTypeLike | None = None) -> Tensor:
+    def new_tensor(self, data: ArrayLike, dtype: arrays.DTypeLike | None = None) -> Tensor:
         """A tensor of data, in this dtype unless given."""
         return Tensor(data, self.dtype if dtype is None else dtype)
 
@@ -172,27 +170,27 @@ class Tensor(Handle):
             nodes = graph.topological(plain)
             if len(nodes) > _SHOWN_NODES or sum(n.size for n in nodes) > _SHOWN_WORK:
                 return None
-            if any(n.op is GraphOp.INPUT and n.arg not in self.bindings for n in nodes):
+            if any(n.op is graph.GraphOp.INPUT and n.arg not in self.bindings for n in nodes):
                 return None
             from tunegrad.ir.interpret.evaluate import evaluate
 
             (known,) = evaluate(plain, self.bindings)
-        return bf16_values(known) if self.dtype == BF16 else known
+        return arrays.bf16_values(known) if self.dtype == dtypes.BF16 else known
 
     def _known(self) -> NDArray[np.generic] | None:
         """The array that it holds, if it is one."""
         node = self.node
-        while node.op is GraphOp.IDENTITY:
+        while node.op is graph.GraphOp.IDENTITY:
             node = node.srcs[0]
-        if node.op is GraphOp.INPUT:
+        if node.op is graph.GraphOp.INPUT:
             return self.bindings.get(str(node.arg))
-        if node.op is GraphOp.CONST:
-            return cast(ConstData, node.arg).array
+        if node.op is graph.GraphOp.CONST:
+            return cast(graph.ConstData, node.arg).array
         return None
 
     def __bool__(self) -> bool:
         if self.node.size != 1 or not self._computable():
-            raise DTypeError(
+            raise errors.DTypeError(
                 f"bool: {self.describe()} has no truth value before it is computed; use where, or "
                 ".item()"
             )
@@ -206,7 +204,7 @@ class Tensor(Handle):
 
     def __index__(self) -> int:
         if not self.dtype.is_int:
-            raise DTypeError(f"index: {self.describe()} is not an integer")
+            raise errors.DTypeError(f"index: {self.describe()} is not an integer")
         return int(self.item())
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -217,7 +215,7 @@ class Tensor(Handle):
 
     def _computable(self) -> bool:
         return all(
-            n.op is not GraphOp.INPUT or n.arg in self.bindings
+            n.op is not graph.GraphOp.INPUT or n.arg in self.bindings
             for n in graph.topological((self.node,))
         )
 
@@ -234,21 +232,21 @@ class Tensor(Handle):
                 return pending.parts[0].copy()  # type: ignore[no-any-return]
             found = pending.computed()
             return _value_of(self) if found is None else found
-        if self.node.op is GraphOp.INPUT and self.node.arg in self.bindings:
+        if self.node.op is graph.GraphOp.INPUT and self.node.arg in self.bindings:
             return self.bindings[str(self.node.arg)].copy()
         traced = tracing.tracing() and self.dtype.is_float  # nothing flows through integers
         reached = tracing.arguments_of([self.node]) if traced else ()
         if any(not isinstance(n.arg, tracing.Leaf) for n in reached):
-            raise ModelError(
+            raise errors.ModelError(
                 f"numpy: {self.describe()} depends on an argument that is differentiated; use "
                 "detach()"
             )
         for node in graph.topological((self.node,)):
-            if node.op is GraphOp.IDENTITY:
+            if node.op is graph.GraphOp.IDENTITY:
                 (plain,) = tracing.without_identities((self.node,))
                 return self._with(plain).numpy()
-            if node.op is GraphOp.INPUT and node.arg not in self.bindings:
-                raise ModelError(
+            if node.op is graph.GraphOp.INPUT and node.arg not in self.bindings:
+                raise errors.ModelError(
                     f"numpy: input {node.arg!r} of {self.describe()} has no value; compile it and "
                     "pass one"
                 )
@@ -284,7 +282,9 @@ class Tensor(Handle):
     def item(self) -> Scalar:
         """The only element, as a Python number."""
         if self.node.size != 1:
-            raise ShapeError(f"item: shape {self.shape} has {self.node.size} elements, not one")
+            raise errors.ShapeError(
+                f"item: shape {self.shape} has {self.node.size} elements, not one"
+            )
         return cast("Scalar", self.detach().cast(self.dtype.compute).numpy().item())
 
     def tolist(self) -> Any:
@@ -293,9 +293,9 @@ class Tensor(Handle):
 
     def realize(self) -> Tensor:
         """Itself, computed now with all that it is a view of: from now on it is its values."""
-        root = cast("Tensor", root_of(self))
+        root = cast("Tensor", aliasing.root_of(self))
         if root._known() is None:
-            computed(root, root.numpy())
+            aliasing.computed(root, root.numpy())
         return self
 
     def __dlpack__(self, **options: object) -> object:
@@ -314,21 +314,21 @@ class Tensor(Handle):
 
     # ---- writes
 
-    def assign(self, other: TensorLike) -> Tensor:
+    def assign(self, other: handle.TensorLike) -> Tensor:
         """Give it the elements of ``other``, of its shape and dtype.
 
         Raises ShapeError, DTypeError, and GradientError as ``add_``.
         """
         y = lift(other, "assign")
         if y.shape != self.shape or y.dtype != self.dtype:
-            raise (ShapeError if y.shape != self.shape else DTypeError)(
+            raise (errors.ShapeError if y.shape != self.shape else errors.DTypeError)(
                 f"assign: {y.dtype}{list(y.shape)} to {self.dtype}{list(self.shape)}"
             )
-        write(self, y.node, y)
+        aliasing.write(self, y.node, y)
         return self
 
     @spelled
-    def copy_(self, src: TensorLike) -> Tensor:
+    def copy_(self, src: handle.TensorLike) -> Tensor:
         """Give it the elements of ``src``, broadcast and converted."""
         self[...] = src
         return self
@@ -339,7 +339,7 @@ class Tensor(Handle):
         Raises ShapeError for a tensor of another shape.
         """
         if isinstance(value, Tensor) and value.shape:
-            raise ShapeError(f"fill_: a value of shape {value.shape}; it must be a number")
+            raise errors.ShapeError(f"fill_: a value of shape {value.shape}; it must be a number")
         return self.copy_(value)
 
     def zero_(self) -> Tensor:
@@ -351,16 +351,16 @@ class Tensor(Handle):
         on. No gradient is recorded.
         """
         array.flags.writeable = False
-        node, bindings = bound(array, self.dtype)
+        node, bindings = handle.bound(array, self.dtype)
         with tracing.no_grad():
-            write(self, node, Tensor.plain(node, bindings))
+            aliasing.write(self, node, Tensor.plain(node, bindings))
 
     # ---- gradients
 
     @property
     def requires_grad(self) -> bool:
         """True if ``backward`` finds its gradient, or that of a tensor that it is made of."""
-        return required(self)
+        return handle.required(self)
 
     @requires_grad.setter
     def requires_grad(self, flag: bool) -> None:
@@ -372,10 +372,10 @@ class Tensor(Handle):
         Raises DTypeError for integers, GradientError for ``False`` where it is made of tensors that
         require a gradient.
         """
-        if requires_grad or required(self):
-            from .gradients.backward import require  # most processes differentiate nothing
+        if requires_grad or handle.required(self):
+            from .gradients import backward as backward_pass  # most processes differentiate nothing
 
-            require(self, requires_grad)
+            backward_pass.require(self, requires_grad)
         return self
 
     @property
@@ -391,7 +391,7 @@ class Tensor(Handle):
     @grad.setter
     def grad(self, gradient: Tensor | None) -> None:
         if gradient is not None and (self.leaf is None or gradient.shape != self.shape):
-            raise GradientError(f"grad: {gradient.describe()} for {self.describe()}")
+            raise errors.GradientError(f"grad: {gradient.describe()} for {self.describe()}")
         if self.leaf is not None:
             self.leaf.gradient = gradient
 
@@ -400,9 +400,9 @@ class Tensor(Handle):
 
         Raises GradientError for a tensor that has none.
         """
-        from .gradients.backward import retain
+        from .gradients import backward as backward_pass
 
-        retain(self)
+        backward_pass.retain(self)
 
     @property
     def data(self) -> Tensor:
@@ -411,7 +411,7 @@ class Tensor(Handle):
 
     def backward(
         self,
-        gradient: TensorLike | None = None,
+        gradient: handle.TensorLike | None = None,
         retain_graph: bool = False,
         create_graph: bool = False,
     ) -> None:
@@ -425,21 +425,25 @@ class Tensor(Handle):
         Raises GradientError for a tensor that needs none, ShapeError for one of several elements
         without a ``gradient``.
         """
-        from .gradients.backward import backward
+        from .gradients import backward as backward_pass
 
-        backward(self, gradient, retain_graph, create_graph)
+        backward_pass.backward(self, gradient, retain_graph, create_graph)
 
     # ---- comparisons that are computed now, copies, positions, extremes
 
     @spelled
-    def equal(self, other: TensorLike) -> bool:
+    def equal(self, other: handle.TensorLike) -> bool:
         """True if shapes and all values are equal, computed now."""
         y = lift(other, "equal")
         return self.shape == y.shape and bool((self == y).all().item())
 
     @spelled
     def allclose(
-        self, other: TensorLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+        self,
+        other: handle.TensorLike,
+        rtol: float = 1e-5,
+        atol: float = 1e-8,
+        equal_nan: bool = False,
     ) -> bool:
         """True if all elements are close, computed now."""
         return bool(self.isclose(other, rtol, atol, equal_nan).all().item())
@@ -461,14 +465,14 @@ class Tensor(Handle):
 
         return item(self, key)
 
-    def __setitem__(self, key: object, value: TensorLike) -> None:
+    def __setitem__(self, key: object, value: handle.TensorLike) -> None:
         from .ops.indexing import set_item
 
         set_item(self, key, value)
 
     def __len__(self) -> int:
         if not self.shape:
-            raise ShapeError("len: a tensor of shape () has no length")
+            raise errors.ShapeError("len: a tensor of shape () has no length")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:
@@ -479,12 +483,12 @@ class Tensor(Handle):
 
     @overload
     def max(
-        self, dim: Axes | TensorLike = None, keepdim: bool = False, *, axis: Any = ...
+        self, dim: Axes | handle.TensorLike = None, keepdim: bool = False, *, axis: Any = ...
     ) -> Tensor: ...
 
     @spelled
     def max(
-        self, dim: Axes | TensorLike = None, keepdim: bool = False, *, axis: Any = ...
+        self, dim: Axes | handle.TensorLike = None, keepdim: bool = False, *, axis: Any = ...
     ) -> Tensor:
         """The largest over ``dim``; NaN if one is. Over one dimension it unpacks into values and
         indices (``values, indices = x.max(1)``); with ``axis=`` it does not, as in numpy. Of two
@@ -497,19 +501,19 @@ class Tensor(Handle):
 
     @overload
     def min(
-        self, dim: Axes | TensorLike = None, keepdim: bool = False, *, axis: Any = ...
+        self, dim: Axes | handle.TensorLike = None, keepdim: bool = False, *, axis: Any = ...
     ) -> Tensor: ...
 
     @spelled
     def min(
-        self, dim: Axes | TensorLike = None, keepdim: bool = False, *, axis: Any = ...
+        self, dim: Axes | handle.TensorLike = None, keepdim: bool = False, *, axis: Any = ...
     ) -> Tensor:
         """The smallest over ``dim``; the rest as in ``max``."""
         return self._extreme("min", dim, keepdim, axis)
 
     def _extreme(self, name: Literal["max", "min"], dim: Any, keepdim: bool, axis: Any) -> Tensor:
         fold = self.amax if name == "max" else self.amin
-        if isinstance(dim, Handle | np.ndarray | float):
+        if isinstance(dim, handle.Handle | np.ndarray | float):
             return self.maximum(dim) if name == "max" else self.minimum(dim)
         if axis is not ...:
             return fold(axis, keepdim)
@@ -517,11 +521,11 @@ class Tensor(Handle):
         if dim is None or isinstance(dim, list | tuple):
             return values
 
-        def picked() -> Handle:
+        def picked() -> handle.Handle:
             read = self.gather(dim, self.position_of(name, dim, True))
             return read if keepdim else read.squeeze(dim)
 
-        values = as_if(values, picked) if self.shape else values
+        values = handle.as_if(values, picked) if self.shape else values
         found = object.__new__(Extreme)
         found.node, found.bindings = values.node, values.bindings
         found.leaf = found.pending = None
@@ -885,22 +889,22 @@ class Tensor(Handle):
     sinh_ = in_place(special.sinh)
     tan_ = in_place(special.tan)
     xlogy_ = in_place(special.xlogy)
-    abs_ = in_place(Handle.abs)
-    clamp_ = in_place(Handle.clamp)
-    cos_ = in_place(Handle.cos)
-    erf_ = in_place(Handle.erf)
-    exp_ = in_place(Handle.exp)
-    floor_ = in_place(Handle.floor)
-    log_ = in_place(Handle.log)
-    log2_ = in_place(Handle.log2)
-    neg_ = in_place(Handle.neg)
-    pow_ = in_place(Handle.pow)
-    reciprocal_ = in_place(Handle.reciprocal)
-    round_ = in_place(Handle.round)
-    sin_ = in_place(Handle.sin)
-    sqrt_ = in_place(Handle.sqrt)
-    square_ = in_place(Handle.square)
-    tanh_ = in_place(Handle.tanh)
+    abs_ = in_place(handle.Handle.abs)
+    clamp_ = in_place(handle.Handle.clamp)
+    cos_ = in_place(handle.Handle.cos)
+    erf_ = in_place(handle.Handle.erf)
+    exp_ = in_place(handle.Handle.exp)
+    floor_ = in_place(handle.Handle.floor)
+    log_ = in_place(handle.Handle.log)
+    log2_ = in_place(handle.Handle.log2)
+    neg_ = in_place(handle.Handle.neg)
+    pow_ = in_place(handle.Handle.pow)
+    reciprocal_ = in_place(handle.Handle.reciprocal)
+    round_ = in_place(handle.Handle.round)
+    sin_ = in_place(handle.Handle.sin)
+    sqrt_ = in_place(handle.Handle.sqrt)
+    square_ = in_place(handle.Handle.square)
+    tanh_ = in_place(handle.Handle.tanh)
     index_add_ = in_place(indexing.index_add)
     index_copy_ = in_place(indexing.index_copy)
     index_fill_ = in_place(indexing.index_fill)
@@ -959,11 +963,11 @@ class Tensor(Handle):
 
     # ---- types, whose names are Python's, and so come last
 
-    def type(self, dtype: DTypeLike) -> Tensor:
+    def type(self, dtype: arrays.DTypeLike) -> Tensor:
         """Converted to ``dtype``."""
         return self.cast(dtype)
 
-    def to(self, dtype: DTypeLike) -> Tensor:
+    def to(self, dtype: arrays.DTypeLike) -> Tensor:
         """Converted to ``dtype``. Which device a tensor is on is not its own business here.
 
         Raises DTypeError for what is no dtype, as the name of a device.
@@ -971,7 +975,7 @@ class Tensor(Handle):
         from tunegrad.devices import known
 
         if isinstance(dtype, str) and dtype.partition(":")[0] in known():
-            raise DTypeError(
+            raise errors.DTypeError(
                 f"to: {dtype!r} names a device, and a tensor is on none; a compiled function is: "
                 f"tg.compile(..., device={dtype!r})"
             )
@@ -1011,16 +1015,16 @@ class Tensor(Handle):
         return self.cast("bool")
 
 
-class View(Aliased, Tensor):
+class View(aliasing.Aliased, Tensor):
     """A tensor that shares its elements with another one: a slice, a transpose, another shape."""
 
     __slots__ = ()
 
-    __init__ = Aliased.__init__
+    __init__ = aliasing.Aliased.__init__
 
 
-Handle.result = Tensor
-Handle.viewed = View
+handle.Handle.result = Tensor
+handle.Handle.viewed = View
 
 
 class Extreme(Tensor):
@@ -1072,14 +1076,14 @@ _REFLECTED = {
 
 
 def _restored(
-    node: Node, bindings: dict[str, NDArray[np.generic]], requires_grad: bool = False
+    node: graph.Node, bindings: dict[str, NDArray[np.generic]], requires_grad: bool = False
 ) -> Tensor:
     """A pickled tensor: its known inputs get names that are new in this process."""
-    names = {name: own_name() for name in bindings}
+    names = {name: handle.own_name() for name in bindings}
     renamed = {
         n: graph.graph_input(names[str(n.arg)], n.shape, n.dtype)
         for n in graph.topological((node,))
-        if n.op is GraphOp.INPUT and n.arg in names
+        if n.op is graph.GraphOp.INPUT and n.arg in names
     }
     (root,) = substitute((node,), renamed)
     known = MappingProxyType({names[name]: array for name, array in bindings.items()})

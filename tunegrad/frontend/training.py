@@ -41,7 +41,8 @@ from .gradients import value_and_grad
 from .model import InputSpec, Model
 from .nn import Module, optim, stateful_call
 from .nodes import substitute
-from .random import draws_from, no_draws, start_of
+from .nodes.tracing import no_draws
+from .random import draws_from, start_of
 from .tensor import Tensor
 from .weights import Array, ParameterSpec, Weights
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tunegrad import config, errors
 from tunegrad.compiling import SUFFIX
-from tunegrad.config import machine_bytes
-from tunegrad.errors import DeviceError, IndexOutOfRange, ModelError, ShapeError
 from tunegrad.inference.choosing import Choice, compiled_choice, process_compiler
 from tunegrad.ir import fusion
 from tunegrad.ir.graph import Node
 from tunegrad.ir.interpret.numeric import to_compute
 from tunegrad.ir.rewrites import Guard
+from tunegrad.lazy import dataclass
 from tunegrad.runtime import (
     Argument,
     Code,
@@ -32,14 +32,29 @@ from tunegrad.runtime import (
 from tunegrad.runtime.plan import needed_bytes
 
 if TYPE_CHECKING:
-    from tunegrad.config import ModelDtype
-    from tunegrad.devices import Engine
-    from tunegrad.devices.dlpack import Imported
+    from tunegrad import config, reports
+    from tunegrad.devices import Engine, dlpack
     from tunegrad.frontend import Tensor
-    from tunegrad.reports import Deviation, LookupRow, RunReport
 
 Array = NDArray[Any]
 FirstCall = Callable[[Sequence[Array], tuple[Array, ...]], tuple[Array, ...] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The origin of a loaded model: the store that was read, the dtype, what goes with the plan.
+
+    ``planned`` makes the plan once more: with it, constants are kept as kernels read them, and as
+    nothing else.
+    """
+
+    store: str = ""
+    dtype: config.ModelDtype = "f32"
+    planned: Callable[[], fusion.LaunchPlan] | None = None
+    constants: Constants | None = None
+    guards: Sequence[Guard] = ()
+    validated: int = fusion.VALIDATION
+    changed: Sequence[str] = ()
 
 
 class LoadedModel:
@@ -50,8 +65,7 @@ class LoadedModel:
     copy of it is the model itself: no call changes it.
 
     Made by ``load`` and ``compile``. Freed memory, code and all, when the last reference to it
-    goes. ``planned`` makes the plan once more: with it, constants are kept as kernels read them,
-    and as nothing else.
+    goes.
     """
 
     def __init__(
@@ -61,34 +75,29 @@ class LoadedModel:
         plan: fusion.LaunchPlan,
         chosen: Mapping[str, tuple[Choice, Code]],
         engine: Engine,
-        store: str = "",
-        dtype: ModelDtype = "f32",
-        planned: Callable[[], fusion.LaunchPlan] | None = None,
-        constants: Constants | None = None,
-        guards: Sequence[Guard] = (),
-        validated: int = fusion.VALIDATION,
-        changed: Sequence[str] = (),
+        origin: Origin | None = None,
     ) -> None:
-        self.name, self.dtype = name, dtype
+        origin = origin or Origin()
+        self.name, self.dtype, guards = name, origin.dtype, tuple(origin.guards)
         self.inputs = tuple(inputs)
         self._signature = Signature(name, self.inputs)
-        self._planned = planned
+        self._planned = origin.planned
         self._chosen = chosen
         self._engine = engine
-        self._store = store
-        self._constants = constants or Constants(engine, untouched=True)
+        self._store = origin.store
+        self._constants = origin.constants or Constants(engine, untouched=True)
         codes = {key: code for key, (_, code) in chosen.items()}
-        self._guards = tuple(guards)
-        self._validated = validated
+        self._guards, self._validated = guards, origin.validated
         first = _bound(name, plan, codes, engine, self._constants, guards)
-        self._plan = plan if planned is None else plan.forgotten  # kernels read what was packed
+        # kernels read what was packed
+        self._plan = plan if origin.planned is None else plan.forgotten
         more = partial(_bound, name, self._plan, codes, engine, self._constants, guards)
         names = [a.name for a in self.inputs]
         self._runners = Runners(first, more, engine.at_once, names)
         self._runner = self._runners.first
         self._default: Runner | None = None
         self._donated = {plan.buffers[old].name: plan.outputs.index(new) for new, old in plan.over}
-        self._changed = tuple(changed)
+        self._changed = tuple(origin.changed)
         self._shown = slice(0, len(plan.outputs) - len(self._guards) - len(self._changed))
         self._checks = Donated(name, self._donated)
         self._first_call: FirstCall | None = None
@@ -181,7 +190,7 @@ class LoadedModel:
         for name, x in found.items():
             for other, y in given.items():
                 if other != name and isinstance(y, Tensor) and root_of(x) is root_of(y):
-                    raise ShapeError(
+                    raise errors.ShapeError(
                         f"{self.name}: input {name!r} is changed, and shares elements with input "
                         f"{other!r}"
                     )
@@ -194,18 +203,18 @@ class LoadedModel:
         """True where kernels read and write arrays as they lie: the device has no other memory."""
         return self._engine.borrow(np.zeros(1)) is not None
 
-    def resident(self, place: int, array: Array) -> Imported:
+    def resident(self, place: int, array: Array) -> dlpack.Imported:
         """A copy on the device of an array for the input at ``place``, for ``run_resident``."""
-        from tunegrad.devices.dlpack import Imported
+        from tunegrad.devices import dlpack
 
         memory = self._engine.allocate(array.nbytes)
         self._engine.write(memory, array)
-        return Imported(memory, array.shape, self.inputs[place].dtype.name)
+        return dlpack.Imported(memory, array.shape, self.inputs[place].dtype.name)
 
-    def run_resident(self, given: Sequence[Array | Imported]) -> tuple[Any, ...]:
+    def run_resident(self, given: Sequence[Array | dlpack.Imported]) -> tuple[Any, ...]:
         """Run, as a call; inputs of ``resident`` are used, and get new values, where they lie."""
 
-        def take(value: Any) -> Imported | None:
+        def take(value: Any) -> dlpack.Imported | None:
             return None if isinstance(value, np.ndarray) else value
 
         return self._runners.run(self._signature.check(given, {}, take))
@@ -218,27 +227,27 @@ class LoadedModel:
         comes back, without a copy. Raises DeviceError on a device whose memory other libraries can
         not use, and as a call does.
         """
-        from tunegrad.devices.dlpack import DeviceTensor, Sharing, imported, place_of
+        from tunegrad.devices import dlpack
 
         engine = self._engine
-        if not isinstance(engine, Sharing):
-            raise DeviceError(
+        if not isinstance(engine, dlpack.Sharing):
+            raise errors.DeviceError(
                 f"device {engine.device.name}: its memory is not shared; call the model, which "
                 "takes and gives numpy arrays"
             )
         if self._changed:
-            raise DeviceError(
+            raise errors.DeviceError(
                 f"{self.name} changes its input {self._changed[0]!r}; call the model, which takes "
                 "and gives numpy arrays"
             )
 
-        def take(value: object) -> Imported | None:
-            there = not isinstance(value, np.ndarray) and place_of(value) == engine.place
-            return imported(value, engine) if there else None
+        def take(value: object) -> dlpack.Imported | None:
+            there = not isinstance(value, np.ndarray) and dlpack.place_of(value) == engine.place
+            return dlpack.imported(value, engine) if there else None
 
         given = self._signature.check(positional, named, take)
         outputs = tuple(
-            DeviceTensor(memory, b.shape, b.dtype, engine.place, f"output of {self.name}")
+            dlpack.DeviceTensor(memory, b.shape, b.dtype, engine.place, f"output of {self.name}")
             for memory, b in zip(
                 self._runner.run_on_device(given, engine), self._runner.outputs, strict=True
             )
@@ -256,9 +265,9 @@ class LoadedModel:
         """Place where ``on_device`` takes and leaves tensors, as DLPack's type and number of a
         device; None where it is not there.
         """
-        from tunegrad.devices.dlpack import Sharing
+        from tunegrad.devices import dlpack
 
-        return self._engine.place if isinstance(self._engine, Sharing) else None
+        return self._engine.place if isinstance(self._engine, dlpack.Sharing) else None
 
     @property
     def threads(self) -> int:
@@ -300,7 +309,9 @@ class LoadedModel:
         be written.
         """
         if not os.fspath(path).endswith(SUFFIX):
-            raise ModelError(f"model file {os.fspath(path)}: its name must end with {SUFFIX}")
+            raise errors.ModelError(
+                f"model file {os.fspath(path)}: its name must end with {SUFFIX}"
+            )
         from tunegrad.compiling import SavedKernel, SavedModel, save_model, taken_constants
 
         engine, compiler = self._engine, process_compiler()
@@ -334,14 +345,16 @@ class LoadedModel:
             self.save(path)
             return unpickled, (path.read_bytes(),)
 
-    def report(self) -> tuple[LookupRow, ...]:
+    def report(self) -> tuple[reports.LookupRow, ...]:
         """A row per distinct kernel: hit, near or miss by which field, the actions, its uses."""
-        from tunegrad.reports import LookupRow
+        from tunegrad import reports
 
         uses = {key: count for key, (_, count) in self._plan.kernels().items()}
         layers = fusion.layers_of(self._plan)
         return tuple(
-            LookupRow(c.kernel.name, key, uses[key], c.outcome, c.differs, c.actions, layers[key])
+            reports.LookupRow(
+                c.kernel.name, key, uses[key], c.outcome, c.differs, c.actions, layers[key]
+            )
             for key, (c, _) in self._chosen.items()
         )
 
@@ -353,7 +366,7 @@ class LoadedModel:
         that a call refuses before it runs are no errors of the model. A name that comes again gets
         a number.
         """
-        from tunegrad.reports import prometheus_text
+        from tunegrad import reports
 
         models: dict[str, LoadedModel] = {}
         for model in (self, *others):
@@ -382,7 +395,7 @@ class LoadedModel:
             )
         ]  # fmt: skip
         said = "Distinct kernels by what the store knew of them."
-        return prometheus_text([*families, ("tunegrad_kernels", "gauge", said, kernels)])
+        return reports.prometheus_text([*families, ("tunegrad_kernels", "gauge", said, kernels)])
 
     def benchmark_s(self, samples: int = 20, seed: int = 0) -> list[float]:
         """Seconds of each of ``samples`` runs on drawn inputs, timed inside compiled code; caches
@@ -413,14 +426,13 @@ class LoadedModel:
             for launch, *seconds in zip(self._plan.launches, *runs, strict=True)
         )
 
-    def benchmark(self, budget_s: float = 2.0, seed: int = 0) -> RunReport:
+    def benchmark(self, budget_s: float = 2.0, seed: int = 0) -> reports.RunReport:
         """Latency as it is loaded next to the default schedules: medians of interleaved runs on the
         same inputs.
         """
         from statistics import median
 
-        from tunegrad.paired import gain_interval, paired_gain
-        from tunegrad.reports import RunReport
+        from tunegrad import paired, reports
 
         arrays = self._drawn(seed)
         mine, other = self._runner, self._defaults()
@@ -431,12 +443,12 @@ class LoadedModel:
         if mine is other:  # one program has no gain, whatever its samples scatter by
             pairs = ([*pairs[0], *pairs[1]],) * 2
         stored_s, default_s = (median(side) for side in pairs)
-        return RunReport(
+        return reports.RunReport(
             self.name, self._engine.device.name, self.threads, self._store, 1e3 * stored_s,
             1e3 * default_s,
             repeats, self.report(), self.dtype, self.constant_bytes,
-            interval=gain_interval(pairs[1], pairs[0]),
-            by_turns=paired_gain(pairs[1], pairs[0]),
+            interval=paired.gain_interval(pairs[1], pairs[0]),
+            by_turns=paired.paired_gain(pairs[1], pairs[0]),
             nan=self._gives_nan(arrays),
         )  # fmt: skip
 
@@ -444,11 +456,11 @@ class LoadedModel:
         """True if outputs hold NaN; False where indices that were drawn are out of range."""
         try:
             found = zip(self._runner.run(arrays), self._runner.outputs, strict=True)
-        except IndexOutOfRange:
+        except errors.IndexOutOfRange:
             return False
         return any(b.dtype.is_float and np.isnan(to_compute(x, b.dtype)).any() for x, b in found)
 
-    def deviation(self, full: tuple[Node, ...], seed: int = 0) -> Deviation:
+    def deviation(self, full: tuple[Node, ...], seed: int = 0) -> reports.Deviation:
         """Distance of its outputs on drawn inputs from those of ``full``, evaluated by numpy.
 
         ``full`` is the graph of the model as it was: the same inputs and outputs, no ``dtype``.
@@ -508,12 +520,12 @@ def _bound(
     """A plan with its memory. Raises DeviceError, which says what it takes, where there is none."""
     try:
         made = sum(plan.buffers[i].nbytes for i in {*plan.outputs})
-        if made > machine_bytes():
+        if made > config.machine_bytes():
             raise MemoryError(f"outputs of {made:,} bytes")
         return Runner(plan, codes, engine, constants, guards)
     except MemoryError as error:
         weights, rest = (f"{n / 1e6:.1f}" for n in needed_bytes(plan))
-        raise DeviceError(
+        raise errors.DeviceError(
             f"device {engine.device.name} has no memory for {name}: {weights} MB of "
             f"weights, {rest} MB of activations; {error}; a smaller batch, or dtype f16 or "
             "bf16, takes less"

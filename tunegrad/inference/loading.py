@@ -8,25 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, get_args
 
 from numpy.typing import ArrayLike
 
-from tunegrad import devices
-from tunegrad.compiling import SETTLED_NS, SUFFIX, KeptPlan, graph_key
-from tunegrad.config import (
-    AskedDtype,
-    ModelDtype,
-    Numerics,
-    allowed_threads,
-    check_dtype,
-    check_numerics,
-    default_store,
-    labelled,
-)
+from tunegrad import compiling, config, devices
 from tunegrad.errors import CandidateFailure, ConfigError, DeviceError, ModelError
 from tunegrad.inference.choosing import Choice, OnMiss, compiled_choice, engine_of, process_compiler
-from tunegrad.inference.loaded import LoadedModel
+from tunegrad.inference.loaded import LoadedModel, Origin
 from tunegrad.ir import fusion
 from tunegrad.ir.graph import Node
 from tunegrad.ir.rewrites import Guard
@@ -35,12 +24,11 @@ from tunegrad.lazy import dataclass, logger
 from tunegrad.runtime import Argument, Code, Constants
 
 if TYPE_CHECKING:
-    from tunegrad.config import ModelSpec
+    from tunegrad import config
     from tunegrad.db import Store
     from tunegrad.devices import Engine
     from tunegrad.frontend import Example, Model, Tensor, Weights
     from tunegrad.reports import Deviation
-    from tunegrad.trial import Fingerprint
 
 StorePath = str | os.PathLike[str] | Literal[False] | None
 
@@ -48,6 +36,36 @@ _SQLITE = b"SQLite format 3\0"
 
 UNITS = {"f16": 2.0**-11, "bf16": 2.0**-8, "tf32": 2.0**-11}
 """One rounding of a dtype, or of numerics, that values are rounded to on the way."""
+
+
+class Precision(TypedDict, total=False):
+    """Of ``load``: how exact a model is."""
+
+    numerics: config.Numerics
+    dtype: config.AskedDtype | None
+
+
+class LoadOptions(TypedDict, total=False):
+    """Settings of ``load`` that ``compile`` and ``TrainStep`` have, too."""
+
+    device: str
+    threads: int | None
+    store: StorePath
+    on_miss: OnMiss
+    numerics: config.Numerics
+    dtype: config.ModelDtype
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadSettings:
+    """``LoadOptions`` with their defaults."""
+
+    device: str = devices.DEFAULT
+    threads: int | None = None
+    store: StorePath = None
+    on_miss: OnMiss = "default"
+    numerics: config.Numerics = "contract"
+    dtype: config.ModelDtype = "f32"
 
 
 def load(
@@ -58,8 +76,7 @@ def load(
     threads: int | None = None,
     weights: Weights | str | Path | None = None,
     seed: int = 0,
-    numerics: Numerics = "contract",
-    dtype: AskedDtype | None = None,
+    **precision: Unpack[Precision],
 ) -> LoadedModel:
     """A model with the winners that ``store`` holds for this machine.
 
@@ -84,9 +101,11 @@ def load(
     Raises UserError (ModelError, ConfigError, DeviceError, StoreError, WeightsError, MissError), in
     one line.
     """
+    config.check_names(precision, Precision.__optional_keys__)
+    numerics, dtype = precision.get("numerics", "contract"), precision.get("dtype")
     if isinstance(model, os.PathLike):
         model = os.fspath(model)
-    if isinstance(model, str) and model.endswith(SUFFIX):
+    if isinstance(model, str) and model.endswith(compiling.SUFFIX):
         return _opened_model(Path(model), device, threads, weights, dtype)
     if dtype == "int8":
         from tunegrad.frontend import model_of_spec
@@ -94,7 +113,11 @@ def load(
         spec, dtype = _in_bytes(model, store), None
         model, threads = model_of_spec(spec), spec.tune.threads if threads is None else threads
     found, threads, stored_as = resolved(model, threads, dtype)
-    loaded = load_model(found, device, threads, store, on_miss, weights, seed, numerics, stored_as)
+    how = LoadSettings(
+        device=device, threads=threads, store=store, on_miss=on_miss, numerics=numerics,
+        dtype=stored_as,
+    )  # fmt: skip
+    loaded = load_model(found, how, weights, seed)
     if store is None or store:
         warn_of_misses(loaded, _store_name(store))
     return loaded
@@ -103,13 +126,8 @@ def load(
 def compile(  # noqa: A001 - the word that every such library uses
     function: Callable[..., Tensor | Sequence[Tensor]],
     *examples: ArrayLike | Tensor,
-    device: str = devices.DEFAULT,
-    threads: int | None = None,
-    store: StorePath = None,
-    on_miss: OnMiss = "default",
-    numerics: Numerics = "contract",
-    dtype: ModelDtype = "f32",
     donate: Sequence[int | str] = (),
+    **options: Unpack[LoadOptions],
 ) -> LoadedModel:
     """A function of tensors as a function of arrays like ``examples``: of their shapes and dtypes,
     whatever the values.
@@ -126,19 +144,10 @@ def compile(  # noqa: A001 - the word that every such library uses
     from tunegrad.frontend import Model
 
     name = getattr(function, "__name__", type(function).__name__).strip("<>")
-    compiled = load_model(
-        Model.of_function(name, function, examples).donating(donate),
-        device,
-        threads,
-        store,
-        on_miss,
-        None,
-        0,
-        numerics,
-        dtype,
-    )
-    if store:
-        warn_of_misses(compiled, _store_name(store))
+    how = LoadSettings(**options)
+    compiled = load_model(Model.of_function(name, function, examples).donating(donate), how)
+    if how.store:
+        warn_of_misses(compiled, _store_name(how.store))
     return compiled
 
 
@@ -157,24 +166,24 @@ def measured_deviation(
     return loaded.deviation(tuple(t.node for t in found.build(found.weights(weights, seed))), seed)
 
 
-def _in_bytes(model: str | Model | Example, store: StorePath) -> ModelSpec:
+def _in_bytes(model: str | Model | Example, store: StorePath) -> config.ModelSpec:
     """A named model in bytes, as it was calibrated. Raises ConfigError where it was not."""
-    from tunegrad.config import CALIBRATED, calibrated_model, resolve_model
+    from tunegrad import config
 
     if not isinstance(model, str):
         raise ConfigError("dtype 'int8' of a Model: tg.quantize(model, batches) makes one in bytes")
     if store is not None and not store:
         raise ConfigError(
             f"dtype 'int8' of {model}: its calibration lies beside a store, and there is none; "
-            f"give the file NAME{CALIBRATED} as the model"
+            f"give the file NAME{config.CALIBRATED} as the model"
         )
-    place = default_store() if store is None else Path(store)
-    return calibrated_model(resolve_model(model), place)
+    place = config.default_store() if store is None else Path(store)
+    return config.calibrated_model(config.resolve_model(model), place)
 
 
 def resolved(
-    model: str | Model | Example, threads: int | None, dtype: ModelDtype | None
-) -> tuple[Model, int | None, ModelDtype]:
+    model: str | Model | Example, threads: int | None, dtype: config.ModelDtype | None
+) -> tuple[Model, int | None, config.ModelDtype]:
     """The model, and the settings that its file may say."""
     try:
         from tunegrad.frontend import Model, as_model, model_of_spec
@@ -192,9 +201,9 @@ def resolved(
             "'package.module:function', a Model, or a pair (function or torch.nn.Module, "
             "[examples]); compile(function, *examples) takes functions"
         )
-    from tunegrad.config import resolve_model
+    from tunegrad import config
 
-    spec = resolve_model(model)
+    spec = config.resolve_model(model)
     tune = spec.tune
     return (
         model_of_spec(spec),
@@ -205,22 +214,20 @@ def resolved(
 
 def load_model(
     model: Model,
-    device: str,
-    threads: int | None,
-    store: StorePath,
-    on_miss: OnMiss,
-    weights: Weights | str | Path | None,
-    seed: int,
-    numerics: Numerics = "contract",
-    dtype: ModelDtype = "f32",
+    how: LoadSettings,
+    weights: Weights | str | Path | None = None,
+    seed: int = 0,
 ) -> LoadedModel:
     """``load`` of a Model; kernels without a winner are said nowhere."""
-    check_numerics(numerics)
-    check_dtype(dtype)
+    numerics, dtype, on_miss = how.numerics, how.dtype, how.on_miss
+    config.check_numerics(numerics)
+    config.check_dtype(dtype)
     if on_miss not in get_args(OnMiss):
         raise ConfigError(f"on_miss {on_miss!r} is unknown; valid: {', '.join(get_args(OnMiss))}")
-    opened = devices.open(device, allowed_threads() if threads is None else threads)
-    compiler, here, place = process_compiler(), opened.fingerprint(numerics), _place(store)
+    opened = devices.open(
+        how.device, config.allowed_threads() if how.threads is None else how.threads
+    )
+    compiler, here, place = process_compiler(), opened.fingerprint(numerics), _place(how.store)
     facts = _facts_of(place)
     with ExitStack() as opening:
         # before the weights are read: what can not be opened costs no time
@@ -228,16 +235,14 @@ def load_model(
         nodes, changed = _traced(model, weights, seed)
         settings = repr((numerics, dtype, model.donated, changed, here, facts))
         known = facts is not None and on_miss == "default"
-        key = graph_key(nodes, opened, "loaded", settings) if known else None
-        ready = cache(partial(_prepared, nodes, numerics, opened.target, dtype))
+        key = compiling.graph_key(nodes, opened, "loaded", settings) if known else None
+        ready = cache(partial(_prepared, nodes, opened.target, how))
         kept, engine = compiler.plan(key, nodes, opened, lambda: ready()[0]), engine_of(opened)
         chosen: dict[str, tuple[Choice, Code]] = {}
         if kept is None:
             if place and stored is None:
                 stored = opening.enter_context(_open(place))
-            kept, chosen = _planned(
-                model, *ready(), changed, engine, here, stored, numerics, on_miss
-            )
+            kept, chosen = _planned(model, *ready(), changed, engine, stored, how)
             if (stored is None or stored.sound) and not _passes_over(chosen):
                 compiler.keep(key, kept, (*nodes, *ready()[0]), opened)
     decided: _Decided = kept.decided
@@ -246,19 +251,17 @@ def load_model(
         for key, choice in decided.choices.items()
     }
     arguments = [Argument.of(i) for i in model.inputs]
-    again = partial(_again, model, weights, seed, numerics, opened.target, dtype, decided)
+    again = partial(_again, model, weights, seed, opened.target, how, decided)
     loaded = LoadedModel(
-        labelled(model.name, dtype), arguments, kept.plan, chosen, engine, place, dtype, again,
-        guards=kept.guards, changed=changed,
+        config.labelled(model.name, dtype), arguments, kept.plan, chosen, engine,
+        Origin(place, dtype, planned=again, guards=kept.guards, changed=changed),
     )  # fmt: skip
     if model.first_call is not None:
         given = None if weights is None else model.weights(weights, seed)
         unit = max(UNITS.get(dtype, 0.0), UNITS.get(numerics, 0.0))
 
         def run(part: Model, arrays: Sequence[ArrayLike]) -> object:
-            return load_model(part, device, threads, store, on_miss, None, 0, numerics, dtype)(
-                *arrays
-            )
+            return load_model(part, how)(*arrays)
 
         loaded.compare_first_call(model.first_call.prepared(given, unit, run))
     return loaded
@@ -283,14 +286,14 @@ def _traced(
 
 
 def _prepared(
-    nodes: tuple[Node, ...], numerics: Numerics, target: Target, dtype: ModelDtype
+    nodes: tuple[Node, ...], target: Target, how: LoadSettings
 ) -> tuple[tuple[Node, ...], tuple[Guard, ...]]:
     """A graph as it is planned, its guards last."""
+    from tunegrad import planning
     from tunegrad.ir.validate import validated_guards
-    from tunegrad.planning import prepared
 
     outputs, guards = validated_guards(nodes)
-    return prepared(outputs, numerics, target, dtype, known=True), guards
+    return planning.prepared(outputs, how.numerics, target, how.dtype, known=True), guards
 
 
 def _planned(
@@ -299,25 +302,23 @@ def _planned(
     guards: tuple[Guard, ...],
     changed: tuple[str, ...],
     engine: Engine,
-    here: Fingerprint,
     stored: Store | None,
-    numerics: Numerics,
-    on_miss: OnMiss,
-) -> tuple[KeptPlan, dict[str, tuple[Choice, Code]]]:
+    how: LoadSettings,
+) -> tuple[compiling.KeptPlan, dict[str, tuple[Choice, Code]]]:
     """The plan of a prepared model that is not kept, and what its kernels run with."""
-    from tunegrad.planning import plan_launches
+    from tunegrad import planning
 
-    target = engine.device.target
+    target, here = engine.device.target, engine.device.fingerprint(how.numerics)
     news = model.news(outputs[: len(outputs) - len(guards)], changed)
-    found = plan_launches(outputs, target, here, stored, numerics, news=news)
+    found = planning.plan_launches(outputs, target, here, stored, how.numerics, news=news)
     chosen = {
-        key: compiled_choice(kernel, engine, here, stored, on_miss, process_compiler())
+        key: compiled_choice(kernel, engine, here, stored, how.on_miss, process_compiler())
         for key, (kernel, _) in found.plan.kernels().items()
     }
     choices = {key: choice for key, (choice, _) in chosen.items()}
     decided = _Decided(choices, found.toggles, found.variants, str(found.images))
     schedules = {key: choice.actions for key, choice in choices.items()}
-    return KeptPlan(found.plan, schedules, guards, decided), chosen
+    return compiling.KeptPlan(found.plan, schedules, guards, decided), chosen
 
 
 def _passes_over(chosen: Mapping[str, tuple[Choice, Code]]) -> bool:
@@ -328,19 +329,18 @@ def _again(
     model: Model,
     weights: Weights | str | Path | None,
     seed: int,
-    numerics: Numerics,
     target: Target,
-    dtype: ModelDtype,
+    how: LoadSettings,
     decided: _Decided,
 ) -> fusion.LaunchPlan:
     """The plan of a loaded model once more, with the elements of its constants."""
-    from tunegrad.planning import planned_as
+    from tunegrad import planning
 
     nodes, changed = _traced(model, weights, seed)
-    outputs, guards = _prepared(nodes, numerics, target, dtype)
+    outputs, guards = _prepared(nodes, target, how)
     news = model.news(outputs[: len(outputs) - len(guards)], changed)
     images = fusion.Images.parse(decided.images) or fusion.LAST
-    return planned_as(outputs, decided.toggles, decided.variants, images, target, news)
+    return planning.planned_as(outputs, decided.toggles, decided.variants, images, target, news)
 
 
 def warn_of_misses(model: LoadedModel, store: str) -> None:
@@ -360,7 +360,7 @@ def _place(store: StorePath) -> str:
 
     None is the default one if there is one; an empty path or False is none at all.
     """
-    path = default_store() if store is None else store
+    path = config.default_store() if store is None else store
     return os.fspath(path) if path and (store is not None or Path(path).is_file()) else ""
 
 
@@ -387,7 +387,7 @@ def _facts_of(place: str) -> tuple[object, ...] | None:
         for path in (place, f"{place}-wal", f"{place}-journal"):
             if path == place or os.path.exists(path):  # noqa: PTH110
                 s = os.stat(path)  # noqa: PTH116
-                if max(s.st_mtime_ns, s.st_ctime_ns) > time.time_ns() - SETTLED_NS:
+                if max(s.st_mtime_ns, s.st_ctime_ns) > time.time_ns() - compiling.SETTLED_NS:
                     return None
                 facts += (path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, s.st_dev)
     except (OSError, ValueError):
@@ -396,7 +396,7 @@ def _facts_of(place: str) -> tuple[object, ...] | None:
 
 
 def _store_name(store: StorePath) -> str:
-    return str(default_store()) if store is None else os.fspath(store) if store else ""
+    return str(config.default_store()) if store is None else os.fspath(store) if store else ""
 
 
 # ---- a model of a file
@@ -407,7 +407,7 @@ def unpickled(content: bytes) -> LoadedModel:
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory() as folder:
-        path = Path(folder) / f"model{SUFFIX}"
+        path = Path(folder) / f"model{compiling.SUFFIX}"
         path.write_bytes(content)
         return load(path)
 
@@ -417,15 +417,15 @@ def _opened_model(
     device: str,
     threads: int | None,
     weights: object,
-    dtype: AskedDtype | None,
+    dtype: config.AskedDtype | None,
 ) -> LoadedModel:
     """A model from a file ``NAME.plan``, which a loaded model's ``save`` wrote.
 
     Raises ModelError, ConfigError or DeviceError.
     """
-    from tunegrad.compiling import code_of, open_model
+    from tunegrad import compiling
 
-    saved, arch, features = open_model(path)
+    saved, arch, features = compiling.open_model(path)
     asked: dict[str, tuple[object, object]] = {
         "device": (None if device == devices.DEFAULT else device, saved.device),
         "threads": (threads, saved.threads),
@@ -467,9 +467,11 @@ def _opened_model(
         except CandidateFailure as error:
             raise ModelError(f"model file {path}: its code does not load here: {error}") from error
         choice = Choice(k.kernel, k.outcome, k.actions, None, k.differs)
-        chosen[key] = choice, code_of(lowered, loaded)
+        chosen[key] = choice, compiling.code_of(lowered, loaded)
     return LoadedModel(
-        saved.name, saved.inputs, saved.plan, chosen, engine, str(path), saved.dtype,
-        constants=constants, guards=saved.guards, validated=saved.validated,
-        changed=saved.changed,
+        saved.name, saved.inputs, saved.plan, chosen, engine,
+        Origin(
+            str(path), saved.dtype, constants=constants, guards=saved.guards,
+            validated=saved.validated, changed=saved.changed,
+        ),
     )  # fmt: skip

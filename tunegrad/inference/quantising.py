@@ -21,14 +21,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, TypedDict, Unpack, cast, get_args
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad import devices
-from tunegrad.config import CALIBRATED, ModelDtype, Numerics
+from tunegrad.config import CALIBRATED, ModelDtype, Numerics, check_names
 from tunegrad.errors import ConfigError, ModelError
 from tunegrad.frontend import (
     Calibration,
@@ -40,9 +40,9 @@ from tunegrad.frontend import (
     quantised_model,
     read_calibration,
 )
+from tunegrad.inference import loading
 from tunegrad.inference.batches import Batches
 from tunegrad.inference.loaded import LoadedModel
-from tunegrad.inference.loading import StorePath, load_model, resolved
 from tunegrad.ir.dtypes import BOOL
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.graph import ConstData, Node, graph_input
@@ -81,7 +81,7 @@ class Quantized:
     calibration: Calibration
     _session: _Session | None = field(default=None, repr=False, compare=False)
 
-    def priced(self, store: StorePath = None) -> QuantizeReport:
+    def priced(self, store: loading.StorePath = None) -> QuantizeReport:
         """The report with times as a store is now: after a search, say."""
         if self._session is None:
             return self.report
@@ -99,6 +99,17 @@ class Quantized:
         msgspec.structs.replace(self.calibration, model=name).write(path)
 
 
+class QuantizeOptions(TypedDict, total=False):
+    """Options of ``quantize`` that are those of ``load``."""
+
+    weights: Weights | str | Path | None
+    seed: int
+    device: str
+    threads: int | None
+    store: loading.StorePath
+    numerics: Numerics
+
+
 def quantize(
     model: str | Model | Example,
     batches: str | os.PathLike[str] | Sequence[Any],
@@ -108,12 +119,7 @@ def quantize(
     smooth: float | None = None,
     max_error: float | None = None,
     keep: Sequence[str] = (),
-    weights: Weights | str | Path | None = None,
-    seed: int = 0,
-    device: str = devices.DEFAULT,
-    threads: int | None = None,
-    store: StorePath = None,
-    numerics: Numerics = "contract",
+    **options: Unpack[QuantizeOptions],
 ) -> Quantized:
     """A model with its convolutions and linear layers of bytes, calibrated on ``batches``.
 
@@ -134,7 +140,9 @@ def quantize(
     not finite, or a model without such layers; ConfigError for another option.
     """
     _check(method, percentile, smooth, max_error)
-    found, threads, dtype = resolved(model, threads, None)
+    check_names(options, QuantizeOptions.__optional_keys__)
+    seed, store = options.get("seed", 0), options.get("store")
+    found, threads, dtype = loading.resolved(model, options.get("threads"), None)
     if dtype != "f32":
         raise ConfigError(f"model {found.name} is in {dtype}; what is quantised is in f32")
     if found.rewrite is not None:
@@ -142,12 +150,16 @@ def quantize(
     if found.donated:
         raise ModelError(f"model {found.name} writes to its inputs; what is quantised does not")
     found = replace(found, first_call=None)
-    values = found.weights(weights, seed)
+    values = found.weights(options.get("weights"), seed)
     found = replace(found, own=values) if values else found
     named = model if isinstance(model, str) else ""
 
-    def load(it: Model, place: StorePath = False, dtype: ModelDtype = "f32") -> LoadedModel:
-        return load_model(it, device, threads, place, "default", None, seed, numerics, dtype)
+    def load(it: Model, place: loading.StorePath = False, dtype: ModelDtype = "f32") -> LoadedModel:
+        how = loading.LoadSettings(
+            device=options.get("device", devices.DEFAULT), threads=threads, store=place,
+            numerics=options.get("numerics", "contract"), dtype=dtype,
+        )  # fmt: skip
+        return loading.load_model(it, how, None, seed)
 
     if isinstance(batches, str | os.PathLike) and os.fspath(batches).endswith(CALIBRATED):
         said = read_calibration(batches)
@@ -322,7 +334,7 @@ class _Session:
 
         return error
 
-    def prices(self, made: Model, store: StorePath) -> tuple[Price, ...]:
+    def prices(self, made: Model, store: loading.StorePath) -> tuple[Price, ...]:
         """The time of a model here in f32, in bf16 where the processor multiplies pairs of those,
         and in bytes, each with its error on the batches that are held out.
 

@@ -84,7 +84,6 @@ class Later:
         in_child(self)
 
     def forked(self) -> None:
-        """See ``in_child``."""
         self._left: deque[tuple[Callable[[], None], bool]] = deque()
         self._lock = threading.RLock()  # a signal's handler may compute while ``do`` goes on
         self._thread: threading.Thread | None = None

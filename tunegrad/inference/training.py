@@ -7,12 +7,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tunegrad import devices
 from tunegrad.config import Numerics, resolve_model
 from tunegrad.errors import IndexOutOfRange, ModelError, WeightsError
 from tunegrad.frontend import (
@@ -27,7 +26,13 @@ from tunegrad.frontend import (
 )
 from tunegrad.inference.choosing import OnMiss
 from tunegrad.inference.loaded import LoadedModel
-from tunegrad.inference.loading import StorePath, load_model, warn_of_misses
+from tunegrad.inference.loading import (
+    LoadOptions,
+    LoadSettings,
+    StorePath,
+    load_model,
+    warn_of_misses,
+)
 
 if TYPE_CHECKING:
     from tunegrad.devices.dlpack import Imported
@@ -35,6 +40,20 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 _LINE = 64
 _KIND = "tunegrad training state 1"
+
+
+class StepOptions(TypedDict, total=False):
+    """Options of a ``TrainStep``: of an update, and those of ``load``."""
+
+    clip_norm: float | None
+    clip_value: float | None
+    accumulate: int
+    loss_scale: float | nn.optim.LossScale | None
+    device: str
+    threads: int | None
+    store: StorePath
+    on_miss: OnMiss
+    numerics: Numerics
 
 
 class TrainStep:
@@ -51,17 +70,9 @@ class TrainStep:
         optimizer: nn.optim.Optimizer,
         *,
         inputs: int = 1,
-        clip_norm: float | None = None,
-        clip_value: float | None = None,
-        accumulate: int = 1,
-        loss_scale: float | nn.optim.LossScale | None = None,
         weights: Weights | str | None = None,
         seed: int = 0,
-        device: str = devices.DEFAULT,
-        threads: int | None = None,
-        store: StorePath = None,
-        on_miss: OnMiss = "default",
-        numerics: Numerics = "contract",
+        **options: Unpack[StepOptions],
     ) -> None:
         """Make the state before the first step.
 
@@ -78,9 +89,9 @@ class TrainStep:
         Raises UserError (ModelError, ConfigError, WeightsError).
         """
         named = model_of_spec(resolve_model(model)) if isinstance(model, str) else model
-        self.training = Training(
-            named, loss, optimizer, inputs, clip_norm, clip_value, accumulate, loss_scale
-        )
+        of_load = {n: v for n, v in options.items() if n in LoadOptions.__optional_keys__}
+        of_update: dict[str, Any] = {n: v for n, v in options.items() if n not in of_load}
+        self.training = Training(named, loss, optimizer, inputs, **of_update)
         first = self.training.weights(weights, seed)
         state = self.training.initial(first, seed)
         self._state = {name: _aligned(value) for name, value in state.items()}
@@ -90,7 +101,7 @@ class TrainStep:
         self._defined = True
         self._programs: dict[Any, tuple[StepModel, LoadedModel]] = {}
         self._batch: tuple[InputSpec, ...] = ()
-        self._options = device, threads, store, on_miss, numerics
+        self._how = LoadSettings(**cast(LoadOptions, of_load))
 
     def __call__(self, *batch: ArrayLike | Tensor) -> np.floating[Any]:
         """Train on a batch; the loss is that before the update.
@@ -191,10 +202,9 @@ class TrainStep:
                 self._state[name] = whole[end - part.size : end].reshape(part.shape)
 
     def _loaded(self, model: Model) -> LoadedModel:
-        device, threads, store, on_miss, numerics = self._options
-        program = load_model(model, device, threads, store, on_miss, None, 0, numerics)
-        if store:
-            warn_of_misses(program, os.fspath(store))
+        program = load_model(model, self._how)
+        if self._how.store:
+            warn_of_misses(program, os.fspath(self._how.store))
         return program
 
     # ---- state

@@ -22,31 +22,6 @@ import numpy as np
 from tunegrad.errors import DTypeError
 from tunegrad.lazy import dataclass
 
-__all__ = [
-    "BF16",
-    "BF16X2",
-    "BOOL",
-    "DTYPES",
-    "F16",
-    "F32",
-    "F64",
-    "I8",
-    "I8X4",
-    "I16",
-    "I32",
-    "I64",
-    "U8",
-    "U8X4",
-    "U16",
-    "U32",
-    "U64",
-    "WORD_TYPES",
-    "DType",
-    "buffer_dtype",
-    "dtype_of",
-    "promote",
-]
-
 Category = Literal["bool", "int", "float", "pair", "quad"]
 
 

@@ -39,31 +39,6 @@ from tunegrad.lazy import dataclass
 from .dtypes import BF16, BF16X2, BOOL, F32, I8, I8X4, I32, U8, U8X4, DType
 from .index import ALWAYS, Index, Valid
 
-__all__ = [
-    "FUNCTIONS",
-    "PRODUCTS",
-    "Apply",
-    "Cast",
-    "Const",
-    "Expr",
-    "IndexValue",
-    "Inside",
-    "Load",
-    "Op",
-    "Value",
-    "equal",
-    "fold_takes",
-    "leaves",
-    "loads_in",
-    "names_of",
-    "nodes",
-    "rebuild",
-    "rebuilder",
-    "result_type",
-    "substituting",
-    "tree_size",
-]
-
 
 class Op(StrEnum):
     """The closed set of scalar operations."""

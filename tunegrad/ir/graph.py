@@ -29,7 +29,7 @@ for ``PAD``, a condition).
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from enum import StrEnum
 from math import prod
@@ -44,39 +44,6 @@ from tunegrad.lazy import dataclass
 from .dtypes import BF16, BF16X2, BOOL, F32, I8, I8X4, I32, I64, U8, U8X4, DType
 from .expr import Op
 from .layout import Layout
-
-__all__ = [
-    "Bounds",
-    "ConstData",
-    "Fence",
-    "GraphOp",
-    "Node",
-    "Step",
-    "apart",
-    "cast",
-    "const",
-    "contiguous",
-    "converts_reads",
-    "elementwise",
-    "expand",
-    "flip",
-    "full",
-    "gather",
-    "graph_input",
-    "identity",
-    "iota",
-    "is_plain",
-    "narrows",
-    "pad",
-    "permute",
-    "reduce",
-    "reshape",
-    "shrink",
-    "topological",
-    "window",
-    "with_sources",
-    "within",
-]
 
 
 class GraphOp(StrEnum):
@@ -306,6 +273,24 @@ so that what they made can be compared with what was there (``ir.validate.rewrit
 def with_sources(node: Node, srcs: tuple[Node, ...]) -> Node:
     """The operation of ``node`` on other sources of the same shapes and dtypes."""
     return node if srcs == node.srcs else Node(node.op, srcs, node.arg, node.shape, node.dtype)
+
+
+def substitute(outputs: tuple[Node, ...], replaced: Mapping[Node, Node]) -> tuple[Node, ...]:
+    """``outputs`` with every node in ``replaced`` exchanged for its like-typed partner."""
+    return rewritten(outputs, lambda node, _: replaced.get(node))
+
+
+def rewritten(
+    outputs: tuple[Node, ...], change: Callable[[Node, tuple[Node, ...]], Node | None]
+) -> tuple[Node, ...]:
+    """``outputs`` with every node exchanged for ``change(node, its new sources)``, of the same
+    shape and dtype; None stands for the node with these sources.
+    """
+    done: dict[Node, Node] = {}
+    for node in topological(outputs):
+        srcs = tuple(map(done.__getitem__, node.srcs))
+        done[node] = change(node, srcs) or with_sources(node, srcs)
+    return tuple(done[o] for o in outputs)
 
 
 def graph_input(name: str, shape: tuple[int, ...], dtype: DType) -> Node:

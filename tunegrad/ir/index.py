@@ -26,23 +26,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "ALWAYS",
-    "NEVER",
-    "Atom",
-    "Element",
-    "FloorDiv",
-    "Index",
-    "Mod",
-    "Range",
-    "Valid",
-    "Var",
-    "as_index",
-    "clamped",
-    "element",
-    "var",
-]
-
 NO_NAMES: frozenset[str] = frozenset()
 
 

@@ -58,25 +58,6 @@ from .expr import (
 from .index import ALWAYS, Index, Range, Valid, var
 from .layout import Layout
 
-__all__ = [
-    "Axis",
-    "Kernel",
-    "Param",
-    "Reduce",
-    "Role",
-    "Stage",
-    "Store",
-    "axis_name",
-    "identity",
-    "key_of",
-    "loads",
-    "memoized",
-    "operations",
-    "overwriting_fault",
-    "own_axes",
-    "products_summed",
-]
-
 
 def key_of(text: str) -> str:
     """32 hex digits of the SHA-256 of a canonical text; of any text, also a damaged file's."""

@@ -24,12 +24,6 @@ from tunegrad.lazy import dataclass
 from .dtypes import DType
 from .index import Index, Valid, as_index
 
-__all__ = [
-    "Layout",
-    "Pack",
-    "Part",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Part:

@@ -39,18 +39,6 @@ from .index import Index
 from .kernel import Kernel, Reduce, Stage, Store, loads
 from .target import MatrixUnit, Target, TileUnit
 
-__all__ = [
-    "Loop",
-    "LoopKind",
-    "LoopTree",
-    "MatrixTile",
-    "Staged",
-    "TileLoops",
-    "accumulators",
-    "loop_tree",
-    "operand",
-]
-
 
 class LoopKind(StrEnum):
     """The way in which the iterations of a loop run."""

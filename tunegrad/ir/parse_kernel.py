@@ -35,7 +35,7 @@ from typing import TypeVar
 from tunegrad.errors import KernelTextError, ShapeError, VerifyError
 from tunegrad.lazy import dataclass
 
-from .dtypes import DTYPES, WORD_TYPES, DType
+from . import dtypes
 from .expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, result_type
 from .index import ALWAYS, Index, Valid
 from .kernel import Axis, Kernel, Param, Reduce, Role, Stage, Store, axis_name
@@ -67,7 +67,7 @@ _SHOWN = 300
 
 _ROLES: tuple[Role, ...] = ("in", "const", "out")
 _OPS = {op.value: op for op in Op}
-_TYPES = {**DTYPES, **WORD_TYPES}
+_TYPES = {**dtypes.DTYPES, **dtypes.WORD_TYPES}
 _LITERAL = re.compile(r"(?:True|False|nan|-?inf|-?[0-9][0-9.e+-]{0,31}):")
 _CONDITION = re.compile(r"\((?:-?[0-9]+<=|never\)|always\))")
 
@@ -136,7 +136,7 @@ class _Reader:
     params: dict[str, Param] = field(default_factory=dict)
     axes: dict[str, int] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
-    values: dict[str, DType] = field(default_factory=dict)
+    values: dict[str, dtypes.DType] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     shared: dict[str, _Shared] = field(default_factory=dict)
     own: dict[int, tuple[tuple[Axis, ...], int]] = field(default_factory=dict)
@@ -425,7 +425,7 @@ class _Reader:
             text.fail(f"arguments that {op} takes, not {', '.join(map(str, types))}", begin)
         return Apply(op, tuple(args), dtype)
 
-    def _converted(self, dtype: DType, level: int) -> Cast | IndexValue:
+    def _converted(self, dtype: dtypes.DType, level: int) -> Cast | IndexValue:
         """A cast, or an index as a number."""
         text = self.text
         text.take("(")
@@ -452,11 +452,11 @@ class _Reader:
             self.text.fail(f"one of {', '.join(table)}", begin)
         return found
 
-    def _dtype(self) -> DType:
+    def _dtype(self) -> dtypes.DType:
         return self._named(_TYPES, "a dtype")
 
 
-def _number(shown: str, dtype: DType) -> float | int:
+def _number(shown: str, dtype: dtypes.DType) -> float | int:
     return float(shown) if dtype.is_float else int(shown)
 
 

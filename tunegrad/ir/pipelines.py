@@ -30,18 +30,6 @@ from . import program as p
 from .index import Index, Range, Valid, as_index, var
 from .program import Instr, Program
 
-__all__ = [
-    "COPY_BYTES",
-    "REGISTER_BYTES",
-    "ROW_BYTES",
-    "WARP",
-    "expand_pipelines",
-    "in_turn",
-    "is_aligned",
-    "ring_buffers",
-    "stored_buffers",
-]
-
 WARP = 32
 """Work-items that multiply, load fragments and shuffle together."""
 COPY_BYTES, ROW_BYTES, REGISTER_BYTES = (4, 8, 16), 16, 4

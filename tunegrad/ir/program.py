@@ -36,58 +36,8 @@ from .dtypes import DType
 from .expr import Op
 from .index import Index, Valid
 from .kernel import key_of
-from .layout import Pack
+from .layout import Pack as Pack  # noqa: PLC0414 - a part of this form
 from .target import MatrixUnit, TileUnit
-
-__all__ = [
-    "USES",
-    "Alloc",
-    "Await",
-    "Barrier",
-    "Buffer",
-    "Commit",
-    "Compute",
-    "Convert",
-    "CopyAsync",
-    "Fold",
-    "For",
-    "If",
-    "Instr",
-    "Load",
-    "MatLoad",
-    "MatMul",
-    "Number",
-    "Pack",
-    "Pipeline",
-    "Position",
-    "Program",
-    "Read",
-    "Register",
-    "Select",
-    "Shuffle",
-    "Splat",
-    "Store",
-    "Test",
-    "TileConfig",
-    "TileInstr",
-    "TileLoad",
-    "TileMul",
-    "TileStore",
-    "TileZero",
-    "VType",
-    "Valued",
-    "Write",
-    "carried_registers",
-    "defined",
-    "executed_flops",
-    "indexed",
-    "indices",
-    "is_grouped",
-    "mapped",
-    "size",
-    "used",
-    "walk",
-]
 
 Space = Literal["thread", "team", "shared"]
 

@@ -32,20 +32,6 @@ from .interpret.kernel import CHUNK, Points, Run, boxes_of, own_points, parts_of
 from .interpret.numeric import Array
 from .kernel import Kernel, Reduce, Stage, Store, memoized
 
-__all__ = [
-    "BLOCKED",
-    "IN_STEPS",
-    "Drawn",
-    "Rounded",
-    "chain_steps",
-    "decisions_of",
-    "error_bounds_at",
-    "fold_steps",
-    "has_jumps",
-    "rounded_within",
-    "roundings",
-]
-
 # ---- exact results
 #
 # Finds the results of a kernel that are exact in its own dtypes for given inputs: they are

@@ -29,7 +29,8 @@ class EncoderLayer(Module):
 
     def __call__(self, x: Tensor) -> Tensor:
         y = self.norm1(x + self.out(self.attention(x)))
-        return self.norm2(y + self.down(self.up(y).gelu()))
+        found: Tensor = self.norm2(y + self.down(self.up(y).gelu()))
+        return found
 
     def attention(self, x: Tensor) -> Tensor:
         """softmax(q k' / sqrt(d)) v for every head, heads side by side in the last axis."""
@@ -40,7 +41,8 @@ class EncoderLayer(Module):
             for linear in (self.query, self.key, self.value)
         )
         scores = ((q @ k.transpose()) * (1 / math.sqrt(width))).softmax(-1)
-        return (scores @ v).permute(0, 2, 1, 3).reshape(batch, sequence, hidden)
+        heads: Tensor = scores @ v
+        return heads.permute(0, 2, 1, 3).reshape(batch, sequence, hidden)
 
 
 def encoder_layer(

@@ -29,9 +29,9 @@ class Mlp(Module):
         self.layers = [Linear(a, b) for a, b in pairwise(sizes)]
 
     def __call__(self, x: Tensor) -> Tensor:
-        for layer in self.layers[:-1]:
-            x = layer(x).relu()
-        return self.layers[-1](x)
+        for i, layer in enumerate(self.layers):
+            x = layer(x.relu() if i else x)
+        return x
 
 
 def mlp(batch: int = 1, sizes: Sequence[int] = (784, 512, 512, 10)) -> Model:

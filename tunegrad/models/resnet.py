@@ -93,7 +93,8 @@ class ResNet(Module):
         y = conv_norm(x, self.conv1, self.bn1).relu().max_pool2d(3, 2, 1)
         for block in (*self.layer1, *self.layer2, *self.layer3, *self.layer4):
             y = block(y)
-        return self.fc(y.mean((2, 3)))
+        scores: Tensor = self.fc(y.mean((2, 3)))
+        return scores
 
 
 def _resnet(

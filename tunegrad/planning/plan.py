@@ -19,20 +19,13 @@ from tunegrad.ir.kernel import key_of
 from tunegrad.ir.target import Target
 from tunegrad.lazy import dataclass
 from tunegrad.opts import SPACE_VERSION, run_passes
-from tunegrad.pipeline import (
-    GRAPH_PASSES,
-    PLAN_PASSES,
-    Decisions,
-    GraphContext,
-    Plan,
-    PlanContext,
-    Rewritten,
-)
+from tunegrad.pipeline import PLAN_PASSES, Decisions, Plan, PlanContext
+from tunegrad.pipeline import prepared as prepared  # noqa: PLC0414 - the face has it
 
 from .expected import expected_attentions, picked
 
 if TYPE_CHECKING:
-    from tunegrad.config import ModelDtype, Numerics
+    from tunegrad.config import Numerics
     from tunegrad.db import Store
     from tunegrad.opts import Observer
     from tunegrad.trial import Fingerprint
@@ -53,30 +46,6 @@ class Planned:
     toggles: frozenset[int]
     variants: Mapping[str, str]
     images: Images = LAST
-
-
-def prepared(
-    outputs: tuple[Node, ...],
-    numerics: Numerics,
-    target: Target,
-    dtype: ModelDtype = "f32",
-    *,
-    known: bool = False,
-    observe: Observer | None = None,
-) -> tuple[Node, ...]:
-    """A graph as it is planned: constants folded, in ``dtype``, products of bytes in fours, of bf16
-    in pairs, f32 ones of tf32 (``pipeline.GRAPH_PASSES``).
-
-    Pairs are made where the target multiplies them in one instruction, and the numerics allow them:
-    what is asked to be bf16 is multiplied so unless they are strict, its inputs too. ``known``:
-    outputs that no input reaches are constants.
-
-    Raises WeightsError for a constant that does not fit ``dtype``; WrongPlan where what was made is
-    another graph.
-    """
-    context = GraphContext(outputs, target, numerics, dtype, known)
-    made: Rewritten = run_passes(GRAPH_PASSES, Rewritten(outputs), context, observe)
-    return made.outputs
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,20 +26,7 @@ from .settings import SweepSettings, load_sweep
 from .sweep import bless, regress
 
 __all__ = [
-    "Accepted",
-    "Alert",
-    "BetweenReport",
-    "CompareReport",
-    "CompareRow",
-    "Failed",
-    "Finding",
-    "SeriesRow",
-    "Step",
-    "SweepReport",
-    "SweepSettings",
-    "between",
-    "bless",
-    "compare",
-    "load_sweep",
-    "regress",
-]
+    "Accepted", "Alert", "BetweenReport", "CompareReport", "CompareRow", "Failed", "Finding",
+    "SeriesRow", "Step", "SweepReport", "SweepSettings", "between", "bless", "compare",
+    "load_sweep", "regress",
+]  # fmt: skip

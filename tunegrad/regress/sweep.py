@@ -26,22 +26,9 @@ from tunegrad.events import Observer
 from tunegrad.tuning import Interrupt, machine_state, revision, versions
 from tunegrad.version import __version__
 
+from . import nights as history
 from .bisecting import revision_of_models
 from .measured import ModelTimes, measure_model
-from .nights import (
-    BLESS,
-    DONE,
-    FAILED,
-    LACKING,
-    PEER,
-    SWEEP,
-    YARDSTICK,
-    failures_of,
-    kernel_series,
-    nights_of,
-    split_series,
-    sweeps_of,
-)
 from .report import Accepted, Failed, Finding, SweepReport
 from .settings import SweepSettings, load_sweep
 from .verdict import judge
@@ -79,10 +66,10 @@ def sweep(
     now_s = time.time()
     earlier = None if fresh else _unfinished(settings, store, now_s)
     record = settings.record() | ({"sweep": earlier} if earlier else {})
-    noted = failures_of(store.sessions(), earlier) if earlier else {}
+    noted = history.failures_of(store.sessions(), earlier) if earlier else {}
     failed: list[Failed] = []
     with (
-        store.session(SWEEP, 0, record, __version__, state=machine_state()) as session,
+        store.session(history.SWEEP, 0, record, __version__, state=machine_state()) as session,
         Interrupt() as interrupt,
     ):
         name = earlier or session.id
@@ -112,7 +99,7 @@ def sweep(
         except KeyboardInterrupt:
             return Swept(name, tuple(failed), interrupted=True)
     lines = [f"{f.device} {f.model} {f.kernel}: {f.why}"[:200] for f in failed]
-    with store.session(DONE, 0, {"sweep": name, "failed": lines}, __version__):
+    with store.session(history.DONE, 0, {"sweep": name, "failed": lines}, __version__):
         pass
     return Swept(name, tuple(failed), interrupted=False)
 
@@ -164,7 +151,7 @@ def _note(store: Store, sweep: str, target: tuple[str, str], lost: Sequence[Fail
     """Keep what could not be measured, before the rows say that the model is measured."""
     kernels = [[clean_text(f.kernel), clean_text(f.why, _LONGEST)] for f in lost]
     record = {"sweep": sweep, "model": target[0], "device": target[1], "kernels": kernels}
-    with store.session(FAILED, 0, record, __version__):
+    with store.session(history.FAILED, 0, record, __version__):
         pass
 
 
@@ -176,7 +163,7 @@ def rows_of(
     """
     common = (*versions(found.here), *([("models", source)] if source else []))
     seen = dict(machine_state(others=found.others_cpus, device=found.state))
-    lacking = {LACKING: round(found.lacking_cpus, 2)}
+    lacking = {history.LACKING: round(found.lacking_cpus, 2)}
     state = tuple(sorted({**seen, **_clock(), **lacking, "asked": device}.items()))
 
     def row(
@@ -192,17 +179,22 @@ def rows_of(
         )  # fmt: skip
 
     rows = [
-        row(kernel_series(found.model, YARDSTICK + name), program, (seconds, ()))
+        row(history.kernel_series(found.model, history.YARDSTICK + name), program, (seconds, ()))
         for name, (seconds, program) in found.yardsticks.items()
     ]
     rows += [
-        row(kernel_series(found.model, PEER + name), found.key, (seconds, ()), _PEERS)
+        row(
+            history.kernel_series(found.model, history.PEER + name),
+            found.key,
+            (seconds, ()),
+            _PEERS,
+        )
         for name, seconds in found.peers.items()
     ]
     for k in found.kernels:
         schedule = "stored" if k.stored else "default"
         code = (("program", k.program), ("schedule", schedule), ("uses", float(k.uses)))
-        series = kernel_series(found.model, k.name)
+        series = history.kernel_series(found.model, k.name)
         rows.append(row(series, k.key, (k.tuned_s, k.default_s), code))
     return [*rows, row(found.model, found.key, found.whole)]
 
@@ -217,7 +209,7 @@ def _clock() -> dict[str, float]:
 
 def _measured(store: Store, sweep: str) -> set[tuple[str, str]]:
     """(model, device) pairs that a sweep has measured as a whole."""
-    parts, _, _ = sweeps_of(store.sessions())
+    parts, _, _ = history.sweeps_of(store.sessions())
     mine = {session for session, name in parts.items() if name == sweep}
     return {
         (row.model, str(dict(row.state).get("asked", "")))
@@ -228,8 +220,8 @@ def _measured(store: Store, sweep: str) -> set[tuple[str, str]]:
 
 def _unfinished(settings: SweepSettings, store: Store, now_s: float) -> str | None:
     """The newest sweep, where it is the same and was not finished."""
-    parts, _, done = sweeps_of(store.sessions())
-    mine = [s for s in store.sessions() if s.command == SWEEP]
+    parts, _, done = history.sweeps_of(store.sessions())
+    mine = [s for s in store.sessions() if s.command == history.SWEEP]
     if not mine:
         return None
     last = mine[-1]
@@ -283,7 +275,7 @@ def retuned(
     slower: dict[tuple[str, str], set[str]] = {}
     for f in findings:
         if f.kind == "regression":
-            model, kernel = split_series(f.series)
+            model, kernel = history.split_series(f.series)
             slower.setdefault((f.device, model), set()).update([f.key] if kernel else [])
     if not slower or retune_s <= 0.0:
         return ()
@@ -380,12 +372,12 @@ def bless(settings: SweepSettings, reason: str) -> Accepted:
     if not reason.strip():
         raise ConfigError("a level is accepted for a reason: --bless REASON says it")
     with open_store(settings.store, "write") as store:
-        nights, _ = nights_of(store)
+        nights, _ = history.nights_of(store)
         if not nights:
             raise ConfigError(f"store {settings.store}: it has no sweep whose levels to accept")
         found = judge(store, nights[-1].sweep)
         record = {"sweep": nights[-1].sweep, "reason": reason, "levels": found.levels}
-        with store.session(BLESS, 0, record, __version__):
+        with store.session(history.BLESS, 0, record, __version__):
             pass
     levels = tuple(f for f in found.findings if f.kind == "regression")
     return Accepted(reason, str(settings.store), levels)

@@ -23,52 +23,14 @@ from math import nan
 from typing import Any
 
 from tunegrad.errors import InternalError
+from tunegrad.ir import program as ir
 from tunegrad.ir.dtypes import BOOL, F32, I64, DType
 from tunegrad.ir.expr import Op
 from tunegrad.ir.index import Atom, Element, FloorDiv, Index, Valid, Var, as_index
-from tunegrad.ir.program import (
-    Alloc,
-    Barrier,
-    Buffer,
-    Compute,
-    Convert,
-    Fold,
-    For,
-    If,
-    Instr,
-    Load,
-    Number,
-    Position,
-    Program,
-    Read,
-    Register,
-    Select,
-    Splat,
-    Store,
-    Test,
-    TileConfig,
-    TileLoad,
-    TileMul,
-    TileStore,
-    TileZero,
-    VType,
-    Write,
-)
 from tunegrad.ir.target import Target
 from tunegrad.lazy import dataclass
 
-from .llvm_operations import (
-    converted,
-    dot_of_halves,
-    dot_of_quads,
-    halves_of,
-    of_floats,
-    of_integers,
-    of_pairs,
-    pair_of,
-    quad_of,
-    with_steps,
-)
+from . import llvm_operations
 from .llvm_tiles import Tiles
 from .llvm_values import (
     LlvmValues,
@@ -116,22 +78,22 @@ class Scope:
 
 _NO_REGISTERS = frozenset(
     (
-        Compute,
-        Load,
-        Read,
-        Splat,
-        Number,
-        Store,
-        Convert,
-        Fold,
-        Select,
-        Position,
-        Test,
-        TileConfig,
-        TileZero,
-        TileLoad,
-        TileMul,
-        TileStore,
+        ir.Compute,
+        ir.Load,
+        ir.Read,
+        ir.Splat,
+        ir.Number,
+        ir.Store,
+        ir.Convert,
+        ir.Fold,
+        ir.Select,
+        ir.Position,
+        ir.Test,
+        ir.TileConfig,
+        ir.TileZero,
+        ir.TileLoad,
+        ir.TileMul,
+        ir.TileStore,
     )
 )
 """Instructions that write and declare no register, and hold none that do; most are."""
@@ -149,18 +111,18 @@ _STAGGER = 192
 """Bytes between scratch buffers, so that equal offsets of two of them do not share a cache set."""
 
 
-def _alloc_bytes(a: Alloc) -> int:
+def _alloc_bytes(a: ir.Alloc) -> int:
     return -(-a.size * a.dtype.itemsize // ALIGN) * ALIGN + _STAGGER
 
 
-def workspace_bytes(program: Program) -> int:
+def workspace_bytes(program: ir.Program) -> int:
     """Bytes of scratch that one launch needs: team buffers once, thread buffers per thread."""
     return sum(
         _alloc_bytes(a) * (program.threads if a.space == "thread" else 1) for a in program.allocs
     )
 
 
-def render_llvm(program: Program, target: Target | None = None) -> str:
+def render_llvm(program: ir.Program, target: Target | None = None) -> str:
     """The LLVM IR module of a program; deterministic.
 
     Without a target it is one that every target can compile.
@@ -171,13 +133,13 @@ def render_llvm(program: Program, target: Target | None = None) -> str:
 class _Renderer(LlvmValues):
     """The text of one program: its body, and the values, addresses and blocks so far."""
 
-    def __init__(self, program: Program, target: Target | None) -> None:
+    def __init__(self, program: ir.Program, target: Target | None) -> None:
         super().__init__(target)
         self.program = program
         self.scopes: list[Scope] = []
         self.depth: dict[str, int] = {}
         self.vars: dict[str, str] = {}
-        buffers: list[Buffer | Alloc] = [*program.params, *program.allocs]
+        buffers: list[ir.Buffer | ir.Alloc] = [*program.params, *program.allocs]
         self.pointer = {b.name: f"%b{i}" for i, b in enumerate(buffers)}
         self.dtypes = {b.name: b.dtype for b in buffers}
         self.out: list[str | list[str]] = []
@@ -200,7 +162,7 @@ class _Renderer(LlvmValues):
     def module(self) -> str:
         p = self.program
         name = p.name
-        buffers: list[Buffer | Alloc] = [*p.params, *p.allocs]
+        buffers: list[ir.Buffer | ir.Alloc] = [*p.params, *p.allocs]
         pre: list[str] = []
         self.scopes.append(Scope(pre, {}))
         self.out.append(pre)
@@ -239,14 +201,14 @@ class _Renderer(LlvmValues):
         ]
         return "\n".join(text) + "\n"
 
-    def _wrapper(self, buffers: list[Buffer | Alloc]) -> list[str]:
+    def _wrapper(self, buffers: list[ir.Buffer | ir.Alloc]) -> list[str]:
         p = self.program
         lines = [
             f"define void @{p.name}(ptr %buffers, ptr %workspace, i64 %tid, ptr %team) nounwind {{",
         ]
         names, offset = [], 0
         for i, b in enumerate(buffers):
-            if isinstance(b, Buffer):
+            if isinstance(b, ir.Buffer):
                 lines.append(f"  %a{i} = getelementptr ptr, ptr %buffers, i64 {i}")
                 lines.append(f"  %p{i} = load ptr, ptr %a{i}")
             elif b.space == "thread":
@@ -261,7 +223,7 @@ class _Renderer(LlvmValues):
         args = ", ".join([*names, "i64 %tid", "ptr %team"])
         return [*lines, f"  call void @{p.name}.body({args})", "  ret void", "}"]
 
-    def block(self, body: tuple[Instr, ...]) -> None:
+    def block(self, body: tuple[ir.Instr, ...]) -> None:
         groups = runs_of(body, self.read_only)
         if not groups:
             handlers = self._handlers
@@ -270,50 +232,50 @@ class _Renderer(LlvmValues):
             return
         together = {load.id: group for group in groups for load in group}
         for i in body:
-            if isinstance(i, Load) and i.id in together:
+            if isinstance(i, ir.Load) and i.id in together:
                 if i.id not in self.names:
                     self.transposed(together[i.id])
             else:
                 self.instr(i)
 
-    def instr(self, i: Instr) -> None:
+    def instr(self, i: ir.Instr) -> None:
         self._handlers[type(i)](i)
 
     def _handled(self) -> dict[type, Callable[[Any], None]]:
         """The method that emits each type of instruction."""
         return {
-            Compute: self.compute, Load: self.load, Read: self._read, Write: self._write,
-            Splat: self._splat,
-            Store: self.store, Register: self._register, Number: self._number, For: self.loop,
-            If: self.branch,
-            Convert: self.convert, Fold: self.fold, Select: self._select, Position: self.position,
-            Test: self.test,
-            Barrier: self._barrier, TileConfig: self.tiles.config, TileZero: self.tiles.zero,
-            TileLoad: self.tiles.load, TileMul: self.tiles.multiply, TileStore: self.tiles.store,
+            ir.Compute: self.compute, ir.Load: self.load, ir.Read: self._read,
+            ir.Write: self._write, ir.Splat: self._splat, ir.Store: self.store,
+            ir.Register: self._register, ir.Number: self._number, ir.For: self.loop,
+            ir.If: self.branch, ir.Convert: self.convert, ir.Fold: self.fold,
+            ir.Select: self._select, ir.Position: self.position, ir.Test: self.test,
+            ir.Barrier: self._barrier, ir.TileConfig: self.tiles.config,
+            ir.TileZero: self.tiles.zero, ir.TileLoad: self.tiles.load,
+            ir.TileMul: self.tiles.multiply, ir.TileStore: self.tiles.store,
         }  # fmt: skip
 
-    def _read(self, i: Read) -> None:
+    def _read(self, i: ir.Read) -> None:
         self.names[i.id], self.types[i.id] = self.registers[i.name].value, i.vtype
 
-    def _write(self, i: Write) -> None:
+    def _write(self, i: ir.Write) -> None:
         self.registers[i.name] = Held(ltype(i.vtype), self.names[i.value])
 
-    def _splat(self, i: Splat) -> None:
+    def _splat(self, i: ir.Splat) -> None:
         self.bind(i.id, i.vtype, self.splat(self.value(i.arg), i.vtype))
 
-    def _register(self, i: Register) -> None:
+    def _register(self, i: ir.Register) -> None:
         self.registers[i.name] = Held(ltype(i.vtype), "poison")
 
-    def _number(self, i: Number) -> None:
+    def _number(self, i: ir.Number) -> None:
         self.bind(i.id, i.vtype, literal(i.value, i.vtype))
 
-    def _select(self, i: Select) -> None:
+    def _select(self, i: ir.Select) -> None:
         kind, mask = ltype(i.vtype), f"{mask_type(i.vtype.lanes)} {self.value(i.mask)}"
         self.define(
             i.id, i.vtype, f"select {mask}, {kind} {self.value(i.yes)}, {kind} {self.value(i.no)}"
         )
 
-    def _barrier(self, _: Barrier) -> None:
+    def _barrier(self, _: ir.Barrier) -> None:
         if self.program.threads > 1:
             self.emit("call void @tg_barrier(ptr %team)")
 
@@ -326,7 +288,7 @@ class _Renderer(LlvmValues):
         self.out.append(f"{label}:")
         self.label = label
 
-    def loop(self, f: For) -> None:
+    def loop(self, f: ir.For) -> None:
         limit = self._minimum(f.stops)
         start, stop = "0", limit
         if f.kind == "thread" and f.count > 1:
@@ -378,11 +340,11 @@ class _Renderer(LlvmValues):
                 self.registers[name] = met = Held(held.type, self.fresh())
                 self.emit(_phi(met, (held.value, skipped), (last.value, latch)))
 
-    def _carried(self, body: tuple[Instr, ...]) -> dict[str, Held]:
+    def _carried(self, body: tuple[ir.Instr, ...]) -> dict[str, Held]:
         """The registers that a body writes and did not declare, and what they hold now."""
         return {name: self.registers[name] for name in self._writes(body)}
 
-    def _writes(self, body: tuple[Instr, ...]) -> tuple[str, ...]:
+    def _writes(self, body: tuple[ir.Instr, ...]) -> tuple[str, ...]:
         """The registers that a body writes and did not declare, looked for once: every loop around
         it asks again.
         """
@@ -393,14 +355,14 @@ class _Renderer(LlvmValues):
             for i in body:
                 if type(i) in _NO_REGISTERS:
                     continue
-                if isinstance(i, Write):
+                if isinstance(i, ir.Write):
                     if i.name not in own:
                         names[i.name] = None
-                elif isinstance(i, Register):
+                elif isinstance(i, ir.Register):
                     own.add(i.name)
-                elif isinstance(i, For):
+                elif isinstance(i, ir.For):
                     names.update((n, None) for n in self._writes(i.body) if n not in own)
-                elif isinstance(i, If):
+                elif isinstance(i, ir.If):
                     inner = (*self._writes(i.body), *self._writes(i.orelse))
                     names.update((n, None) for n in inner if n not in own)
             found = self.writes[id(body)] = tuple(names)
@@ -415,7 +377,7 @@ class _Renderer(LlvmValues):
             total = name
         return total
 
-    def _share(self, f: For, limit: str) -> tuple[str, str]:
+    def _share(self, f: ir.For, limit: str) -> tuple[str, str]:
         t = self._atom_of_thread(f.inner, f.count)
         names = [self.fresh() for _ in range(5)]
         self.emit(f"{names[0]} = mul i64 {limit}, {t}")
@@ -430,7 +392,7 @@ class _Renderer(LlvmValues):
         q = self.cached(scope, ("tid/", inner), f"udiv i64 %tid, {inner}") if inner > 1 else "%tid"
         return self.cached(scope, ("tid%", q, count), f"urem i64 {q}, {count}")
 
-    def branch(self, i: If) -> None:
+    def branch(self, i: ir.If) -> None:
         n = self.number()
         cond = self.condition(i.valid)
         other = f"else{n}" if i.orelse else f"fi{n}"
@@ -611,16 +573,16 @@ class _Renderer(LlvmValues):
             total = name
         return total
 
-    def position(self, i: Position) -> None:
+    def position(self, i: ir.Position) -> None:
         lanes, dtype = i.vtype.lanes, i.vtype.dtype
         if lanes == 1:
             self.bind(i.id, i.vtype, self.from_i64(self.index(i.index), i.vtype))
             return
         values = [self.index(i.index.at({i.lane: lane})) for lane in range(lanes)]
-        scalars = [self.from_i64(v, VType(dtype)) for v in values]
+        scalars = [self.from_i64(v, ir.VType(dtype)) for v in values]
         self.bind(i.id, i.vtype, self.assemble(scalars, dtype, lanes))
 
-    def test(self, i: Test) -> None:
+    def test(self, i: ir.Test) -> None:
         if i.lanes == 1:
             self.bind_bool(i.id, 1, self.condition(i.valid))
             return
@@ -630,7 +592,7 @@ class _Renderer(LlvmValues):
             self.bind_bool(i.id, i.lanes, self._lane_test(i.valid, i.lane, i.lanes))
             return
         whole, each = self.condition(Valid(shared)), self._lane_test(Valid(apart), i.lane, i.lanes)
-        splat = self.splat(whole, VType(BOOL, i.lanes))
+        splat = self.splat(whole, ir.VType(BOOL, i.lanes))
         both = self.named(f"and <{i.lanes} x i1> {splat}, {each}")
         self.shared[both] = whole, each
         self.bind_bool(i.id, i.lanes, both)
@@ -668,7 +630,7 @@ class _Renderer(LlvmValues):
 
     # -- memory
 
-    def load(self, i: Load) -> None:
+    def load(self, i: ir.Load) -> None:
         dtype, lanes = i.vtype.dtype, i.vtype.lanes
         step = i.offset.coefficient(i.lane) if i.lane else 0
         if lanes == 1 or step == 0:
@@ -693,7 +655,7 @@ class _Renderer(LlvmValues):
         self.declared.add("void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)")
         self.emit(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 3, i32 1)")
 
-    def _splat_load(self, i: Load, lanes: int) -> str:
+    def _splat_load(self, i: ir.Load, lanes: int) -> str:
         dtype = i.vtype.dtype
         offset = i.offset.at({i.lane: 0}) if i.lane else i.offset
         if lanes > 1 and i.mask is not None:
@@ -701,21 +663,21 @@ class _Renderer(LlvmValues):
             return self.from_memory(self.assemble(raws, dtype, lanes), i.vtype)
         mask = None if i.mask is None else self.value(i.mask)
         raw = self.load_scalar(i.buffer, offset, dtype, mask)
-        value = self.from_memory(raw, VType(dtype))
+        value = self.from_memory(raw, ir.VType(dtype))
         return value if lanes == 1 else self.splat(value, i.vtype)
 
-    def _lane_load(self, i: Load, offset: Index, lane: int) -> str:
+    def _lane_load(self, i: ir.Load, offset: Index, lane: int) -> str:
         mask = (
             None if i.mask is None else self.extract_mask(self.value(i.mask), i.vtype.lanes, lane)
         )
         return self.load_scalar(i.buffer, offset, i.vtype.dtype, mask)
 
-    def _gather(self, i: Load) -> str:
+    def _gather(self, i: ir.Load) -> str:
         offsets = [i.offset.at({i.lane: lane}) for lane in range(i.vtype.lanes)]
         raws = [self._lane_load(i, offset, lane) for lane, offset in enumerate(offsets)]
         return self.assemble(raws, i.vtype.dtype, i.vtype.lanes)
 
-    def _backwards(self, i: Load) -> str:
+    def _backwards(self, i: ir.Load) -> str:
         """Neighbours, the last one first."""
         dtype, lanes = i.vtype.dtype, i.vtype.lanes
         turned = list(range(lanes - 1, -1, -1))
@@ -724,7 +686,7 @@ class _Renderer(LlvmValues):
         raw = self.load_vector(i.buffer, i.offset.at({i.lane: lanes - 1}), dtype, lanes, mask)
         return self.named(f"shufflevector {kind} {raw}, {kind} poison, {shuffle_mask(turned)}")
 
-    def _strided(self, i: Load, step: int) -> str:
+    def _strided(self, i: ir.Load, step: int) -> str:
         """Lanes ``step`` elements apart: whole vectors, of which a shuffle keeps what is wanted.
 
         The last vector ends at the last lane's element, so that nothing beyond it is read.
@@ -757,7 +719,7 @@ class _Renderer(LlvmValues):
             filled += len(wanted)
         return total
 
-    def transposed(self, group: tuple[Load, ...]) -> None:
+    def transposed(self, group: tuple[ir.Load, ...]) -> None:
         """Loads of neighbours whose lanes are far apart: a run for each lane, transposed."""
         n, dtype, lanes = len(group), group[0].vtype.dtype, group[0].vtype.lanes
         offset = group[0].offset
@@ -793,7 +755,7 @@ class _Renderer(LlvmValues):
             width *= 2
         return parts[0]
 
-    def store(self, i: Store) -> None:
+    def store(self, i: ir.Store) -> None:
         dtype, lanes = i.vtype.dtype, i.vtype.lanes
         raw = self.to_memory(self.value(i.value), i.vtype)
         mask = None if i.mask is None else self.value(i.mask)
@@ -928,7 +890,7 @@ class _Renderer(LlvmValues):
             address if lane == 0 else self.named(f"getelementptr {one}, ptr {address}, i64 {lane}")
         )
 
-    def from_memory(self, raw: str, t: VType) -> str:
+    def from_memory(self, raw: str, t: ir.VType) -> str:
         """A loaded element as a value: bytes become bools."""
         if not t.dtype.is_bool:
             return raw
@@ -938,7 +900,7 @@ class _Renderer(LlvmValues):
         self.emit(f"{name} = icmp ne {kind} {raw}, {zero}")
         return name
 
-    def to_memory(self, value: str, t: VType) -> str:
+    def to_memory(self, value: str, t: ir.VType) -> str:
         if not t.dtype.is_bool:
             return value
         name = self.fresh()
@@ -948,23 +910,23 @@ class _Renderer(LlvmValues):
 
     # -- operations
 
-    def compute(self, i: Compute) -> None:
+    def compute(self, i: ir.Compute) -> None:
         names = self.names
         args = [names[a] for a in i.args]
         if i.op in (Op.DOT4, Op.DOT4_ADD):
             kinds = self.types[i.args[0]].dtype, self.types[i.args[1]].dtype
-            self.bind(i.id, i.vtype, dot_of_quads(self, args, kinds, i.vtype.lanes))
+            self.bind(i.id, i.vtype, llvm_operations.dot_of_quads(self, args, kinds, i.vtype.lanes))
             return
         if i.op in (Op.DOT2I, Op.DOT2I_ADD):
-            self.bind(i.id, i.vtype, dot_of_halves(self, args, i.vtype.lanes))
+            self.bind(i.id, i.vtype, llvm_operations.dot_of_halves(self, args, i.vtype.lanes))
             return
         if i.op in (Op.EVEN, Op.ODD):
-            made = halves_of(self, args[0], self.types[i.args[0]], i.op is Op.ODD)
+            made = llvm_operations.halves_of(self, args[0], self.types[i.args[0]], i.op is Op.ODD)
             self.bind(i.id, i.vtype, made)
             return
         self.names[i.id], self.types[i.id] = self._apply(i.op, args, self.types[i.args[0]]), i.vtype
 
-    def _sum_of_products(self, a: list[str], s: VType) -> str:
+    def _sum_of_products(self, a: list[str], s: ir.VType) -> str:
         """The operation of most instructions: its text is made of the same parts each time."""
         key = s.dtype.name, s.lanes
         parts = self._fma.get(key)
@@ -976,7 +938,7 @@ class _Renderer(LlvmValues):
         call, comma = parts
         return self.named(f"{call}{a[0]}{comma}{a[1]}{comma}{a[2]})")
 
-    def _apply(self, op: Op, a: list[str], s: VType) -> str:
+    def _apply(self, op: Op, a: list[str], s: ir.VType) -> str:
         if op is Op.FMA and s.dtype.is_float:
             return self._sum_of_products(a, s)
         ty = ltype(s)
@@ -988,18 +950,18 @@ class _Renderer(LlvmValues):
         if op in _MATH:
             return self._math(op, a, s)
         if op is Op.PAIR:
-            return pair_of(self, a, s)
+            return llvm_operations.pair_of(self, a, s)
         if op is Op.QUAD:
-            return quad_of(self, a, s)
+            return llvm_operations.quad_of(self, a, s)
         if s.dtype.is_pair:
-            return of_pairs(self, op, a, s.lanes)
+            return llvm_operations.of_pairs(self, op, a, s.lanes)
         if s.dtype.is_float:
-            made = of_floats(self, op, a, s)
+            made = llvm_operations.of_floats(self, op, a, s)
             stepping = s.lanes in self.nearest and s.dtype == F32 and op in _STEPPING
-            return with_steps(self, op, a, s, made) if stepping else made
-        return of_integers(self, op, a, s)
+            return llvm_operations.with_steps(self, op, a, s, made) if stepping else made
+        return llvm_operations.of_integers(self, op, a, s)
 
-    def _math(self, op: Op, a: list[str], s: VType) -> str:
+    def _math(self, op: Op, a: list[str], s: ir.VType) -> str:
         found = definitions(op, s.dtype, s.lanes, self.avx512)
         for d in found:
             self.defined[d.name] = d.text
@@ -1008,7 +970,7 @@ class _Renderer(LlvmValues):
             f"call {ltype(s)} @{found[-1].name}({', '.join(f'{ltype(s)} {x}' for x in a)})"
         )
 
-    def fold(self, i: Fold) -> None:
+    def fold(self, i: ir.Fold) -> None:
         s = self.types[i.arg]
         if s.lanes == 1:
             self.bind(i.id, i.vtype, self.value(i.arg))
@@ -1017,7 +979,7 @@ class _Renderer(LlvmValues):
         suffix = suffix_of(one, s.lanes)
         if s.dtype.is_float and i.op in (Op.ADD, Op.MUL):
             name = f"llvm.vector.reduce.{'fadd' if i.op is Op.ADD else 'fmul'}.{suffix}"
-            start = literal(-0.0 if i.op is Op.ADD else 1.0, VType(s.dtype))
+            start = literal(-0.0 if i.op is Op.ADD else 1.0, ir.VType(s.dtype))
             self.declared.add(f"{one} @{name}({one}, {ty})")
             self.define(
                 i.id,
@@ -1039,7 +1001,7 @@ class _Renderer(LlvmValues):
             self.call(one, f"llvm.vector.reduce.{kind}.{suffix}", [(ty, self.value(i.arg))]),
         )
 
-    def _extreme_of(self, i: Fold, s: VType, suffix: str) -> None:
+    def _extreme_of(self, i: ir.Fold, s: ir.VType, suffix: str) -> None:
         """The largest or least lane, compared as if there was no NaN; NaN where there is one."""
         ty, one, mask, value = (
             ltype(s),
@@ -1053,14 +1015,20 @@ class _Renderer(LlvmValues):
         nans = self.named(f"fcmp uno {ty} {value}, {value}")
         some = self.named(self.call("i1", f"llvm.vector.reduce.or.v{s.lanes}i1", [(mask, nans)]))
         self.define(
-            i.id, i.vtype, f"select i1 {some}, {one} {literal(nan, VType(s.dtype))}, {one} {chosen}"
+            i.id,
+            i.vtype,
+            f"select i1 {some}, {one} {literal(nan, ir.VType(s.dtype))}, {one} {chosen}",
         )
 
-    def convert(self, i: Convert) -> None:
-        self.bind(i.id, i.vtype, converted(self, self.value(i.arg), self.types[i.arg], i.vtype))
+    def convert(self, i: ir.Convert) -> None:
+        self.bind(
+            i.id,
+            i.vtype,
+            llvm_operations.converted(self, self.value(i.arg), self.types[i.arg], i.vtype),
+        )
 
-    def from_i64(self, value: str, t: VType) -> str:
-        return converted(self, value, VType(I64), t)
+    def from_i64(self, value: str, t: ir.VType) -> str:
+        return llvm_operations.converted(self, value, ir.VType(I64), t)
 
 
 def _single_lane(mask: str) -> int | None:

@@ -12,17 +12,6 @@ from .memory import Arena, Constants, Lifetime, lower_bound, plan_memory
 from .plan import Code, Runner, Runners, lifetimes
 
 __all__ = [
-    "Arena",
-    "Argument",
-    "Code",
-    "Constants",
-    "Donated",
-    "Lifetime",
-    "ObjectCache",
-    "Runner",
-    "Runners",
-    "Signature",
-    "lifetimes",
-    "lower_bound",
-    "plan_memory",
-]
+    "Arena", "Argument", "Code", "Constants", "Donated", "Lifetime", "ObjectCache", "Runner",
+    "Runners", "Signature", "lifetimes", "lower_bound", "plan_memory",
+]  # fmt: skip

@@ -582,7 +582,6 @@ class Runners:
             self._back(runner)
 
     def run(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
-        """See ``Runner.run``."""
         # A list gives and takes one thing at a time, without a lock. A thread that gives one
         # back looks for waiting threads after that; one that waits has said so before it looks for
         # an idle one.
@@ -646,15 +645,12 @@ class _Counted(Runners):
     """Runners that count; an object becomes one, so that no call of others asks."""
 
     def direct(self, given: Sequence[object]) -> tuple[Array, ...] | None:
-        """See ``Runners.direct``."""
         return self._counted(super().direct, given)
 
     def run(self, arrays: Mapping[str, Array]) -> tuple[Array, ...]:
-        """See ``Runner.run``."""
         return self._counted(super().run, arrays)
 
     def at_addresses(self, addresses: Sequence[int]) -> bool:
-        """See ``Runners.at_addresses``."""
         return self._counted(super().at_addresses, addresses)
 
     def _counted(self, run: Callable[[Any], _Result], given: Any) -> _Result:

@@ -21,8 +21,7 @@ EXPLAIN_BUDGET_S = 20.0
 
 
 def show(
-    model: TuneSettings | Model | Example | str | os.PathLike[str],
-    **options: Unpack[ModelOptions],
+    model: TuneSettings | Model | Example | str | os.PathLike[str], **options: Unpack[ModelOptions]
 ) -> list[ShowRow]:
     """One row per distinct kernel: what it would run with, and where that comes from.
 
@@ -48,34 +47,33 @@ def explain(
     asm: bool = False,
     top: int | None = None,
     dump: Path | None = None,
-    store: str | os.PathLike[str] | Literal[False] | None = None,
     **options: Any,
 ) -> ExplainReport:
     """Explain a model's time: per kernel its bounds, its time now, and the gain of each action of
     its schedule.
 
     Measures for about ``budget_s`` seconds, in processes that can be killed; reads the store and
-    never writes to it. ``options`` are ``device``, ``threads``, ``seed``, ``numerics`` and
-    ``dtype``. ``kernel`` names one (or its key): that one is taken apart alone; else the
+    never writes to it. ``options`` are ``store``, ``device``, ``threads``, ``seed``, ``numerics``
+    and ``dtype``. ``kernel`` names one (or its key): that one is taken apart alone; else the
     ``top`` heaviest are, all where it is None. ``asm`` reads every kernel's machine code. ``dump``
     is a folder for every form of each kernel, by the beginning of its key. ``store`` as in
     ``load``: None is the default one if it exists, False is none; beside resolved settings it may
     say the one that they name, or False. Raises UserError in one line.
     """
+    from tunegrad.explain import Asked
     from tunegrad.explain import explain as explained
 
     check_observers(observers)
     model = model_of(model)
-    settings, with_store = _explained(model, store, **options)
+    settings, with_store = _explained(model, options.pop("store", None), **options)
 
     def observe(event: Event) -> None:
         for observer in observers:
             observer.observe(event)
 
-    return explained(
-        settings, observe, kernel=kernel, budget_s=parse_budget(budget_s), asm=asm, top=top,
-        dump=dump, with_store=with_store, made=work_of(model, settings),
-    )  # fmt: skip
+    asked = Asked(kernel, parse_budget(budget_s), asm, top, dump)
+    made = work_of(model, settings)
+    return explained(settings, observe, asked, with_store=with_store, made=made)
 
 
 def explain_form(

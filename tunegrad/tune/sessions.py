@@ -8,12 +8,7 @@ from collections.abc import Callable, Sequence, Set
 from functools import partial
 from typing import TYPE_CHECKING, Any, Unpack
 
-from tunegrad.config import (
-    ModelSpec,
-    TuneOptions,
-    TuneSettings,
-    resolve_settings,
-)
+from tunegrad.config import ModelSpec, TuneOptions, TuneSettings, resolve_settings
 from tunegrad.events import Observer, check_observers
 from tunegrad.frontend import Example, Model
 from tunegrad.reports import CompiledReport, CompiledRow, TuneReport

@@ -36,9 +36,9 @@ from tunegrad.opts import Schedule, Space
 from tunegrad.search import Measurer, Results
 from tunegrad.trial import Fingerprint, Measured, Measurement, Policy, Properties, Status, Trial
 
+from . import models
 from .budget import Costs, Window, compiling
 from .interrupt import Interrupt
-from .models import LocalBench, ModelBench, expected_of
 from .roofline import Roofline
 
 _RENEWED = 0.5
@@ -220,7 +220,6 @@ class CandidateMeasurer:
                 self.references.stand(kernel.key, code, seconds)
 
     def counted_code(self, work: Sequence[tuple[Kernel, Schedule]]) -> list[Properties]:
-        """See ``DeviceMeasurer.counted_code``."""
         with self._costs.part("waiting"), self._interrupt.breakable():
             return self.device.counted_code([self._candidate(k, s) for k, s in work])
 
@@ -419,7 +418,7 @@ class Executor:
     here: Fingerprint
     policy: Policy
     measurer: SessionMeasurer
-    bench: ModelBench
+    bench: models.ModelBench
     machine_limits: Callable[[], MachineLimits]
     close: Callable[[], None]
     in_flight: Callable[[int], int]
@@ -459,7 +458,7 @@ def open_executor(
                     lambda batch: batch + 1,  # one is under way, the next one was asked for
                 )
         return
-    from .fleet import Dispatcher, EngineSpec, FleetBench, FleetMeasurer, in_flight, job_size
+    from . import fleet as ray_fleet
     from .fleet.cluster import RayCluster
 
     with RayCluster(settings.ray, settings.device, settings.threads, settings.numerics) as cluster:
@@ -467,24 +466,26 @@ def open_executor(
         for line in crew.left_out:
             warn(f"left out: {line}")
         policy = policy_of(crew.device.target)
-        engine = EngineSpec(
+        engine = ray_fleet.EngineSpec(
             "tunegrad.tuning.fleet:DeviceEngine",
             (crew.device, settings.numerics, policy, limits, settings.seed, hooks),
         )
-        dispatcher = Dispatcher(
+        dispatcher = ray_fleet.Dispatcher(
             cluster.open(crew, engine, warn), crew.fingerprint, time.monotonic, warn
         )
         count = len(crew.measuring)
-        fleet = FleetMeasurer(dispatcher, job_size(count), limits, policy, interrupt, costs)
+        fleet = ray_fleet.FleetMeasurer(
+            dispatcher, ray_fleet.job_size(count), limits, policy, interrupt, costs
+        )
         # With one machine, and the search on it, asking must not disturb what is timed.
         alone = count == 1 and cluster.is_here(crew.measuring[0])
-        ahead = 1 if alone else in_flight(count)
+        ahead = 1 if alone else ray_fleet.in_flight(count)
         yield Executor(
             crew.device.target,
             crew.fingerprint,
             policy,
             fleet,
-            FleetBench(dispatcher, interrupt),
+            ray_fleet.FleetBench(dispatcher, interrupt),
             fleet.machine_limits,
             cluster.close,
             lambda _: ahead,
@@ -494,8 +495,10 @@ def open_executor(
 
 def _bench_on(
     workers: DeviceMeasurer, measurer: CandidateMeasurer, limits: Limits, interrupt: Interrupt
-) -> closing[LocalBench]:
+) -> closing[models.LocalBench]:
     """A bench whose code and expectations the compile workers of a device compute."""
     return closing(
-        LocalBench(workers.device, measurer.code, partial(expected_of, workers), limits, interrupt)
+        models.LocalBench(
+            workers.device, measurer.code, partial(models.expected_of, workers), limits, interrupt
+        )
     )

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from math import inf
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -33,9 +33,7 @@ class Interrupt:
     """
 
     def __init__(
-        self,
-        told: Callable[[], None] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
+        self, told: Callable[[], None] = lambda: None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.requested = False
         self._told, self._clock = told, clock
@@ -98,12 +96,7 @@ class Interrupt:
             self._before[_WAKE] = signal.signal(_WAKE, self._wake)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         while self._before:
             signal.signal(*self._before.popitem())
 

@@ -178,7 +178,6 @@ class ModelTrack(Generic[A]):
     _models: list[WholeModel | None] = field(default_factory=list)
 
     def ready(self, stands: Mapping[str, A], lineups: Sequence[Mapping[str, A]]) -> None:
-        """See ``Track``."""
         self._models = list(self.made([stands, *({**stands, **x} for x in lineups)]))
         if self._models[0] is None:
             raise CandidateFailure("what stands does not compile")
@@ -197,11 +196,9 @@ class ModelTrack(Generic[A]):
         return found
 
     def fresh(self) -> None:
-        """See ``Track``."""
         self.bench.renew()
 
     def blame(self, key: str, alternative: A, failure: CandidateFailure) -> None:
-        """See ``Track``."""
         self.blamed(key, alternative, failure)
 
     def _seconds(self, lineup: Mapping[str, A], turns: Turns) -> dict[str, list[float]]:

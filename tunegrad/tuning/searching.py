@@ -139,10 +139,7 @@ class Searching:
         return (
             None
             if most is None
-            else max(
-                0,
-                most - c.store.count({c.session, *c.resumed}, c.policy),
-            )
+            else max(0, most - c.store.count({c.session, *c.resumed}, c.policy))
         )
 
     @property

@@ -23,48 +23,27 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
+from tunegrad import events, opts
 from tunegrad.compiling import HOOKS
 from tunegrad.config import TuneSettings
 from tunegrad.db import open_store
 from tunegrad.devices import Hooks, Limits
-from tunegrad.events import (
-    Event,
-    KernelStanding,
-    MachineBusy,
-    Observer,
-    PhaseStarted,
-    SessionFinished,
-    Stopping,
-    Warned,
-)
 from tunegrad.ir.target import Target
-from tunegrad.opts import SPACE_VERSION, Schedule, Space
 from tunegrad.planning import expected_s
 from tunegrad.reports import Deviation, TuneReport
-from tunegrad.search import (
-    KernelSearch,
-    StopReason,
-    StopRule,
-    check_searcher,
-)
+from tunegrad.search import KernelSearch, StopReason, StopRule, check_searcher
 from tunegrad.trial import Policy
 from tunegrad.version import __version__
 
-from .budget import LEAST_S, Account, Costs, Deadlines, goal_of, resumed_sessions, session_record
-from .end_to_end import EndToEnd, Withdrawals, latency_s, measured_deviation, measured_end_to_end
+from . import budget, end_to_end, machine, race, report, searching, state
+from . import workload as works
 from .executor import open_executor
 from .interrupt import Interrupt, OutOfTimeError
-from .machine import busy_text, cpu_use, machine_state, others_cpus, probed, versions
+from .questions import variant
 from .questions.plan import RACE_SHARE, PlanDecisions
 from .questions.schedule import Schedules
-from .questions.variant import VariantCandidates, leave_but, narrowed_in_rounds
-from .race import data_s, least_s
-from .report import Finish, report_of
-from .reporting.records import planned_facts, session_facts
+from .reporting import records
 from .roofline import Roofline, needed_flops
-from .searching import BATCH, Searching
-from .state import Context, Progress
-from .workload import KernelUse, Workload, not_a_number, shared_kernels, work_key
 
 _LIMITS = Limits(compile_s=3.0)
 _BUSY = "times are worse and less sure than on a quiet machine"
@@ -88,10 +67,10 @@ _UNSETTLED = (
 
 def run_session(
     settings: TuneSettings,
-    workload: Workload,
-    observers: Sequence[Observer],
+    workload: works.Workload,
+    observers: Sequence[events.Observer],
     hooks: Hooks = HOOKS,
-    costs: Costs | None = None,
+    costs: budget.Costs | None = None,
 ) -> TuneReport:
     """Tune one model: ``run_sessions`` of one."""
     return run_sessions(settings, [workload], observers, hooks, costs)[0]
@@ -99,10 +78,10 @@ def run_session(
 
 def run_sessions(
     settings: TuneSettings,
-    workloads: Sequence[Workload],
-    observers: Sequence[Observer],
+    workloads: Sequence[works.Workload],
+    observers: Sequence[events.Observer],
     hooks: Hooks = HOOKS,
-    costs: Costs | None = None,
+    costs: budget.Costs | None = None,
     only: Set[str] = frozenset(),
 ) -> tuple[TuneReport, ...]:
     """Tune models together: one budget, one search of all their kernels, a report of each.
@@ -113,56 +92,56 @@ def run_sessions(
     unknown device, a searcher whose packages are not installed, or an unusable store.
     """
     check_searcher(settings.searcher)
-    with _opened(settings, workloads, observers, hooks, costs or Costs()) as context:
+    with _opened(settings, workloads, observers, hooks, costs or budget.Costs()) as context:
         left_s, began_s = context.progress.account.left_s, context.costs.began_s
-        deadlines = Deadlines(left_s, began_s, time.monotonic(), _RACE_SHARE)
-        deadlines.data_s = sum(map(data_s, workloads))
+        deadlines = budget.Deadlines(left_s, began_s, time.monotonic(), _RACE_SHARE)
+        deadlines.data_s = sum(map(race.data_s, workloads))
         return Session(context, list(workloads), deadlines, only).run()
 
 
 @contextmanager
 def _opened(
     settings: TuneSettings,
-    workloads: Sequence[Workload],
-    observers: Sequence[Observer],
+    workloads: Sequence[works.Workload],
+    observers: Sequence[events.Observer],
     hooks: Hooks,
-    costs: Costs,
-) -> Iterator[Context]:
+    costs: budget.Costs,
+) -> Iterator[state.Context]:
     """Open the store, the workers and the session's row, all closed however this ends."""
-    began_s, used = time.time() - costs.total_s, cpu_use()
+    began_s, used = time.time() - costs.total_s, machine.cpu_use()
     with ExitStack() as stack:
         with costs.part("start-up"):
             store = stack.enter_context(open_store(settings.store, "write"))
-            interrupt = stack.enter_context(Interrupt(partial(_tell, observers, Stopping())))
+            interrupt = stack.enter_context(Interrupt(partial(_tell, observers, events.Stopping())))
             policy_of, warn = partial(search_policy, workloads), partial(_warn, observers)
             executor = stack.enter_context(
                 open_executor(settings, policy_of, _LIMITS, hooks, interrupt, costs, warn)
             )
-            settings = replace(settings, in_flight=executor.in_flight(BATCH))
-            _tell(observers, PhaseStarted("limits"))
-            others = probed()
-            if busy := busy_text(others, settings.threads):
-                _tell(observers, MachineBusy(others, f"{busy}: {_BUSY}"))
-            record = session_record(settings, executor.policy, workloads)
+            settings = replace(settings, in_flight=executor.in_flight(searching.BATCH))
+            _tell(observers, events.PhaseStarted("limits"))
+            others = machine.probed()
+            if busy := machine.busy_text(others, settings.threads):
+                _tell(observers, events.MachineBusy(others, f"{busy}: {_BUSY}"))
+            record = budget.session_record(settings, executor.policy, workloads)
             row = stack.enter_context(
                 store.session(
                     "tune",
                     settings.seed,
                     record,
                     __version__,
-                    versions=versions(executor.here),
-                    state=machine_state(others=others, device=executor.bench.state()),
+                    versions=machine.versions(executor.here),
+                    state=machine.machine_state(others=others, device=executor.bench.state()),
                 )
             )
-            for text in not_a_number(workloads):
+            for text in works.not_a_number(workloads):
                 warn(text)
             with interrupt.breakable():
                 roofline = Roofline(executor.machine_limits(), executor.target)
-            work = work_key(workloads)
-            account = Account(settings, executor.policy, store, executor.here, work, costs)
-            progress = Progress(observers, account, roofline, settings.budget_s)
-            resumed = resumed_sessions(store, record, settings.seed, row.id)
-            context = Context(
+            work = works.work_key(workloads)
+            account = budget.Account(settings, executor.policy, store, executor.here, work, costs)
+            progress = state.Progress(observers, account, roofline, settings.budget_s)
+            resumed = budget.resumed_sessions(store, record, settings.seed, row.id)
+            context = state.Context(
                 settings,
                 executor,
                 store,
@@ -177,13 +156,13 @@ def _opened(
         yield context
 
 
-def _tell(observers: Sequence[Observer], event: Event) -> None:
+def _tell(observers: Sequence[events.Observer], event: events.Event) -> None:
     for observer in observers:
         observer.observe(event)
 
 
-def _warn(observers: Sequence[Observer], message: str) -> None:
-    _tell(observers, Warned(message))
+def _warn(observers: Sequence[events.Observer], message: str) -> None:
+    _tell(observers, events.Warned(message))
 
 
 SEARCH_POLICY = Policy(
@@ -192,7 +171,7 @@ SEARCH_POLICY = Policy(
 """The policy for timing candidates of small models; finalists are raced in whole models."""
 
 
-def search_policy(workloads: Sequence[Workload], target: Target) -> Policy:
+def search_policy(workloads: Sequence[works.Workload], target: Target) -> Policy:
     """Policy for timing candidates of these models: constants are evicted where the cores' own
     caches do not hold them all.
 
@@ -211,9 +190,9 @@ class Session:
     ``only`` are the kernels that are searched, by key, where not all are.
     """
 
-    context: Context
-    workloads: list[Workload]
-    deadlines: Deadlines
+    context: state.Context
+    workloads: list[works.Workload]
+    deadlines: budget.Deadlines
     only: Set[str] = frozenset()
 
     def run(self) -> tuple[TuneReport, ...]:
@@ -222,21 +201,23 @@ class Session:
         left_s, ready_s = self.deadlines.budget_s, time.monotonic()
         self._announce()
         begun: tuple[KernelSearch, ...] = ()
-        if left_s >= LEAST_S:
+        if left_s >= budget.LEAST_S:
             self._expect()
             begun = self._begun(left_s)
         c.progress.phase("plans")
         with c.costs.part("plans"):
             candidates = self._planned(left_s)
         self.workloads = [r.favourite for r in candidates]
-        c.store.add_facts(c.session, planned_facts(c.progress.roofline, self.workloads, "planned"))
+        c.store.add_facts(
+            c.session, records.planned_facts(c.progress.roofline, self.workloads, "planned")
+        )
         searches = self._searches(candidates, begun)
         before = self._promotions(searches)
         stopped: StopReason | None = None
-        if left_s >= LEAST_S:
+        if left_s >= budget.LEAST_S:
             stopped = self._searched(searches, candidates, left_s)
         else:
-            c.tell(Warned(c.progress.account.nothing_left))
+            c.tell(events.Warned(c.progress.account.nothing_left))
         searches = _of_models(searches, self.workloads)
         search_s = time.monotonic() - ready_s
         c.progress.phase("race")
@@ -268,12 +249,12 @@ class Session:
         """
         c = self.context
         models = [self._decisions.expected(work) for work in self.workloads]
-        uses = [u for u in shared_kernels(models) if not u.kernel.fixed]
+        uses = [u for u in works.shared_kernels(models) if not u.kernel.fixed]
         searches = self._searching.searches(uses, c.settings.warm_start)
         end_s = self.deadlines.plans_s
         search = self._searching.begin(
             searches,
-            max(LEAST_S, end_s - time.monotonic()),
+            max(budget.LEAST_S, end_s - time.monotonic()),
             StopRule(0, self._searching.trials_left()),
         )
         c.progress.standings = lambda: self._standings(searches, models)
@@ -299,7 +280,7 @@ class Session:
 
     # ---- plan
 
-    def _planned(self, left_s: float) -> list[VariantCandidates]:
+    def _planned(self, left_s: float) -> list[variant.VariantCandidates]:
         """The models as plans that measuring decides on, with the variants that are near."""
         share_s, now_s = left_s / len(self.workloads), time.monotonic()
         each_s = max(0.0, self.deadlines.plans_s - now_s) / len(self.workloads)
@@ -326,11 +307,11 @@ class Session:
     # ---- search
 
     def _searches(
-        self, candidates: Sequence[VariantCandidates], begun: Sequence[KernelSearch]
+        self, candidates: Sequence[variant.VariantCandidates], begun: Sequence[KernelSearch]
     ) -> tuple[KernelSearch, ...]:
         """Of all kernels that the models may launch in the end; what was ``begun`` counts."""
         c = self.context
-        uses = [u for u in shared_kernels(candidates) if not u.kernel.fixed]
+        uses = [u for u in works.shared_kernels(candidates) if not u.kernel.fixed]
         searches = self._searching.searches(uses, c.settings.warm_start)
         before = {s.task.key: s.statuses for s in begun}
         for s in searches:
@@ -340,7 +321,7 @@ class Session:
     def _searched(
         self,
         searches: tuple[KernelSearch, ...],
-        candidates: list[VariantCandidates],
+        candidates: list[variant.VariantCandidates],
         left_s: float,
     ) -> StopReason:
         """Search the kernels of near variants, decide between these, and search on.
@@ -348,7 +329,7 @@ class Session:
         Why that ended.
         """
         c = self.context
-        goal = goal_of(
+        goal = budget.goal_of(
             c.settings,
             lambda: _of_models(searches, self.workloads),
             lambda: self._latency_s(searches),
@@ -356,7 +337,7 @@ class Session:
         rule = StopRule(c.settings.patience, self._searching.trials_left(), goal)
         begun_s = time.monotonic()
         search = self._searching.begin(
-            searches, max(LEAST_S, self.deadlines.search_s - begun_s), rule
+            searches, max(budget.LEAST_S, self.deadlines.search_s - begun_s), rule
         )
         stopped: StopReason | None = None
         c.progress.standings = lambda: self._standings(searches)
@@ -366,12 +347,12 @@ class Session:
                 self._searching.open(search)
             self._learn(searches)
             c.progress.phase("search")
-            search.budget_s = max(LEAST_S, self.deadlines.search_s - begun_s)
+            search.budget_s = max(budget.LEAST_S, self.deadlines.search_s - begun_s)
             with c.interrupt.until(self.deadlines.given_up(self.deadlines.search_s)):
                 until_s = time.monotonic() + _ROUNDS_SHARE * left_s
-                candidates = narrowed_in_rounds(search, candidates, until_s)
+                candidates = variant.narrowed_in_rounds(search, candidates, until_s)
                 self.workloads = self._variants(candidates, search.searches, left_s)
-                leave_but(search, self.workloads)
+                variant.leave_but(search, self.workloads)
                 search.leave(self._not_asked(searches))
                 if search.half():
                     self._raced_halfway(searches, left_s)
@@ -392,24 +373,26 @@ class Session:
         return keys - self.only if keys & self.only else set()
 
     def _standings(
-        self, searches: Sequence[KernelSearch], models: Sequence[Workload] = ()
-    ) -> list[KernelStanding]:
+        self, searches: Sequence[KernelSearch], models: Sequence[works.Workload] = ()
+    ) -> list[events.KernelStanding]:
         """Standings of the kernels that the models run, as far as is decided, under the names that
         their searches have: fewer kernels may need fewer names of their own.
         """
         found = {s.task.key: s for s in searches}
         return [
             self._standing(s, use)
-            for use in shared_kernels(models or self.workloads)
+            for use in works.shared_kernels(models or self.workloads)
             if (s := found.get(use.key)) is not None
         ]
 
-    def _standing(self, s: KernelSearch, use: KernelUse) -> KernelStanding:
+    def _standing(self, s: KernelSearch, use: works.KernelUse) -> events.KernelStanding:
         """The standing of a kernel: what the model of the machine expects until it is measured."""
         if any(d.text in s.texts for d in s.defaults):
-            return KernelStanding(s.task.name, use.key, use.uses, s.default_s, s.best_s)
+            return events.KernelStanding(s.task.name, use.key, use.uses, s.default_s, s.best_s)
         guess_s = expected_s(use.kernel, self.context.target, self.context.numerics)
-        return KernelStanding(s.task.name, use.key, use.uses, guess_s, guess_s, measured=False)
+        return events.KernelStanding(
+            s.task.name, use.key, use.uses, guess_s, guess_s, measured=False
+        )
 
     def _learn(self, searches: Sequence[KernelSearch]) -> None:
         """Tell the deadlines what the models take, both ways, for what they reserve."""
@@ -420,10 +403,10 @@ class Session:
 
     def _variants(
         self,
-        candidates: Sequence[VariantCandidates],
+        candidates: Sequence[variant.VariantCandidates],
         searches: Sequence[KernelSearch],
         left_s: float,
-    ) -> list[Workload]:
+    ) -> list[works.Workload]:
         """Models as races of their variants decide, with the fastest schedules so far.
 
         Nothing else works meanwhile.
@@ -442,7 +425,7 @@ class Session:
         c.executor.measurer.wait_idle()
         with c.costs.part("whole model", sealed=True):
             fastest = {s.task.key: s.winner.actions for s in searches}
-            return latency_s(self.workloads[0], fastest, c.models, c.tell)
+            return end_to_end.latency_s(self.workloads[0], fastest, c.models, c.tell)
 
     # ---- race
 
@@ -450,7 +433,7 @@ class Session:
         """Settle what is proved faster so far, unless the least race would take too long."""
         c, d = self.context, self.deadlines
         self._learn(searches)
-        if least_s(d.both_s, d.data_s) > _RACE_SHARE * left_s:
+        if race.least_s(d.both_s, d.data_s) > _RACE_SHARE * left_s:
             return
         c.progress.phase("race")
         with c.costs.part("finals", sealed=True):
@@ -471,12 +454,12 @@ class Session:
                 c.executor.measurer.wait_idle()
                 self._schedules.promote_proved(searches, self.workloads, deadline_s)
         except OutOfTimeError:
-            tell(Warned(_UNSETTLED))
+            tell(events.Warned(_UNSETTLED))
         except KeyboardInterrupt:
             if not c.interrupt.requested:
                 raise
             tell(
-                Warned(
+                events.Warned(
                     "interrupted before every winner was settled; the others are the fastest "
                     "measured so far"
                 )
@@ -492,21 +475,21 @@ class Session:
         found = [
             (search.task.kernel, winner)
             for search in searches
-            if (winner := c.store.winner(search.task.key, c.here, SPACE_VERSION))
+            if (winner := c.store.winner(search.task.key, c.here, opts.SPACE_VERSION))
             and "instructions" not in dict(winner.measurement.facts)
         ]
-        work = [(kernel, Schedule.parse(winner.actions)) for kernel, winner in found]
+        work = [(kernel, opts.Schedule.parse(winner.actions)) for kernel, winner in found]
         for (_, winner), facts in zip(found, c.executor.measurer.counted_code(work), strict=True):
             row = c.store.id_of(winner) if facts else None
             if row is not None:
                 c.store.describe(row, facts)
 
-    def measured(self, fresh: Set[str]) -> list[EndToEnd | None]:
+    def measured(self, fresh: Set[str]) -> list[end_to_end.EndToEnd | None]:
         """Measure the models, each in its part of the time that is left; ``fresh`` are the kernels
         that a new schedule won in this session.
         """
         c = self.context
-        found: list[EndToEnd | None] = []
+        found: list[end_to_end.EndToEnd | None] = []
         interrupted, count = c.interrupt.requested, len(self.workloads)
         for n, work in enumerate(self.workloads):
             now_s = time.monotonic()
@@ -519,20 +502,26 @@ class Session:
                 others = {u.key for w in self.workloads if w is not work for u in w.kernels}
                 mine = fresh - others
                 found.append(
-                    measured_end_to_end(work, models, withdrawals, c.interrupt, left_s, mine)
+                    end_to_end.measured_end_to_end(
+                        work, models, withdrawals, c.interrupt, left_s, mine
+                    )
                 )
         return found
 
-    def deviation(self, work: Workload) -> Deviation | None:
+    def deviation(self, work: works.Workload) -> Deviation | None:
         """Measure what 16 bits cost the model; None after an interrupt, or if it ends late."""
         takes_s = sum(u.uses * needed_flops(u.kernel) for u in work.kernels) / _NUMPY_FLOPS_PER_S
         late = takes_s > _SHORT_S and time.monotonic() + takes_s > self.deadlines.over_s
-        return None if late or self.context.interrupt.requested else measured_deviation(work)
+        return (
+            None
+            if late or self.context.interrupt.requested
+            else end_to_end.measured_deviation(work)
+        )
 
     def reported(
         self,
         searches: tuple[KernelSearch, ...],
-        wholes: Sequence[EndToEnd | None],
+        wholes: Sequence[end_to_end.EndToEnd | None],
         deviations: Sequence[Deviation | None],
         stopped: StopReason | None,
         saved_s: float,
@@ -541,16 +530,18 @@ class Session:
         """The reports, one a model; the session's facts are stored, and its end is told."""
         c = self.context
         others = c.progress.measured - sum((Counter(s.statuses) for s in searches), Counter[str]())
-        finish = Finish(
+        finish = report.Finish(
             c.interrupt.requested, stopped, saved_s, search_s, c.costs.seconds, others,
-            others_cpus(c.used, cpu_use()),
+            machine.others_cpus(c.used, machine.cpu_use()),
         )  # fmt: skip
-        facts = session_facts(c.costs, finish.others_cpus, wholes)
-        planned = planned_facts(c.progress.roofline, self.workloads, "kernel")
+        facts = records.session_facts(c.costs, finish.others_cpus, wholes)
+        planned = records.planned_facts(c.progress.roofline, self.workloads, "kernel")
         c.store.add_facts(c.session, tuple(sorted((*planned, *facts))))
         found = zip(self.workloads, wholes, deviations, strict=True)
-        reports = tuple(report_of(c, w, searches, finish, whole, off) for w, whole, off in found)
-        c.tell(SessionFinished(reports[0], reports[1:]))
+        reports = tuple(
+            report.report_of(c, w, searches, finish, whole, off) for w, whole, off in found
+        )
+        c.tell(events.SessionFinished(reports[0], reports[1:]))
         return reports
 
     # ---- what the steps share
@@ -558,13 +549,13 @@ class Session:
     @property
     def _decisions(self) -> PlanDecisions:
         c = self.context
-        uses = shared_kernels(self.workloads)
+        uses = works.shared_kernels(self.workloads)
         spared = sum(not c.store.trials(u.key, c.here, c.policy) for u in uses)
         return PlanDecisions(self.context, partial(self._searching.default_seconds, spared))
 
     @property
-    def _searching(self) -> Searching:
-        return Searching(self.context)
+    def _searching(self) -> searching.Searching:
+        return searching.Searching(self.context)
 
     @property
     def _schedules(self) -> Schedules:
@@ -572,24 +563,24 @@ class Session:
         return Schedules(c.executor.measurer, c.models, c.store, c.here, void, c.tell)
 
     @property
-    def _withdrawals(self) -> Withdrawals:
+    def _withdrawals(self) -> end_to_end.Withdrawals:
         c = self.context
-        return Withdrawals(c.store, c.here, c.session, c.tell)
+        return end_to_end.Withdrawals(c.store, c.here, c.session, c.tell)
 
     def _announce(self) -> None:
-        kernels, c = shared_kernels(self.workloads), self.context
+        kernels, c = works.shared_kernels(self.workloads), self.context
         known = sum(len(c.store.trials(u.key, c.here, c.policy)) for u in kernels)
         names = " + ".join(w.name for w in self.workloads)
         c.progress.announce(c.settings, c.session, names, len(kernels), known)
         for use in kernels:
             if use.kernel.fixed:
                 # An illegal one is the user's error, at once.
-                Space(use.kernel, c.target).fixed()
+                opts.Space(use.kernel, c.target).fixed()
 
 
 def _of_models(
-    searches: Sequence[KernelSearch], models: Sequence[Workload]
+    searches: Sequence[KernelSearch], models: Sequence[works.Workload]
 ) -> tuple[KernelSearch, ...]:
     """Those of the kernels that the models run."""
-    kept = {use.key for use in shared_kernels(models)}
+    kept = {use.key for use in works.shared_kernels(models)}
     return tuple(s for s in searches if s.task.key in kept)

@@ -22,13 +22,13 @@ from tunegrad.cli.tables import (
     words,
 )
 from tunegrad.db import Contents, machine_id
-from tunegrad.regress.nights import Place, failures_of, nights_in, place_of, split_series, sweeps_of
+from tunegrad.regress import nights as history
 from tunegrad.regress.verdict import Judged, judge_nights
 from tunegrad.tuning import Judgement
 
+from . import sections
 from .charts import history_chart
 from .script import SCRIPT, WATCH, script_policy
-from .sections import Code, Part, gain, legend, no_code, part, session_parts
 from .style import STYLE, Html, element, joined, table_element, text
 
 if TYPE_CHECKING:
@@ -40,32 +40,35 @@ def judgement(contents: Contents, sessions: Sequence[str]) -> Judgement:
     each model; findings, and what failed, of those of the sessions that are sweeps, by what was
     known then.
     """
-    nights, blessed = nights_in(contents.sessions, contents.latencies)
-    parts, _, _ = sweeps_of(contents.sessions)
+    nights, blessed = history.nights_in(contents.sessions, contents.latencies)
+    parts, _, _ = history.sweeps_of(contents.sessions)
 
     @cache
     def judged(sweep: str) -> Judged:
         return judge_nights(nights, blessed, sweep)
 
     machines = dict.fromkeys(x.fingerprint for x in contents.latencies)
-    last = {place_of(f): f for f in machines}
-    newest: dict[tuple[Place, str], str] = {}
+    last = {history.place_of(f): f for f in machines}
+    newest: dict[tuple[history.Place, str], str] = {}
     for night in nights:
-        newest |= {(night.place, split_series(series)[0]): night.sweep for series, _ in night.rows}
+        newest |= {
+            (night.place, history.split_series(series)[0]): night.sweep for series, _ in night.rows
+        }
     return Judgement(
         begun=frozenset(
             (row.model, row.session, machine_id(row.fingerprint))
             for (place, model), sweep in newest.items()
             for row in judged(sweep).begun
-            if (place_of(row.fingerprint), split_series(row.model)[0]) == (place, model)
+            if (history.place_of(row.fingerprint), history.split_series(row.model)[0])
+            == (place, model)
         ),
-        places={machine_id(f): machine_id(last[place_of(f)]) for f in machines},
+        places={machine_id(f): machine_id(last[history.place_of(f)]) for f in machines},
         findings={
             session: (
                 *(finding_text(f) for f in judged(parts[session]).findings),
                 *(
                     failed_text(f)
-                    for lost in failures_of(contents.sessions, parts[session]).values()
+                    for lost in history.failures_of(contents.sessions, parts[session]).values()
                     for f in lost
                 ),
             )
@@ -82,7 +85,7 @@ _POLICY = (
 """Nothing is loaded, and only the script of this package runs, whatever names a store holds."""
 
 
-def report_html(page: ReportPage, code: Code = no_code, version: str = "") -> str:
+def report_html(page: ReportPage, code: sections.Code = sections.no_code, version: str = "") -> str:
     """The whole file. ``code`` gives source and assembly of a kernel. A page with a ``version`` is
     watched: it asks where it came from for a newer one.
     """
@@ -162,14 +165,14 @@ def _article(
     page: SessionPage,
     number: str,
     report: ReportPage,
-    code: Code,
+    code: sections.Code,
     others: Sequence[tuple[str, str]],
 ) -> Html:
     line = page.line
     level = "h2" if report.whole_store else "h1"
     took = "it has not ended" if line.seconds is None else duration(line.seconds)
     machine = page.machine.fields.get("cpu_name") or page.machine.fields.get("name")
-    parts = session_parts(page, number, code)
+    parts = sections.session_parts(page, number, code)
     head = element(
         "header",
         element(level, " + ".join(line.models) or line.command),
@@ -194,7 +197,7 @@ def _headline(x: Latencies, several: bool) -> Html:
     parts = [] if x.default_s is None else [_figure("default schedules", _ms(x.default_s))]
     parts.append(_figure("tuned", _ms(x.tuned_s)))
     if x.default_s is not None:
-        parts.append(_figure("in turns, the whole model", gain(x.gain, x.interval)))
+        parts.append(_figure("in turns, the whole model", sections.gain(x.gain, x.interval)))
     name = element("p", x.model, css="sub") if several else None
     return joined(name, element("div", *parts, css="headline"))
 
@@ -207,7 +210,7 @@ def _figure(label: str, value: Html) -> Html:
     return element("div", element("span", label, css="label"), element("span", value, css="figure"))
 
 
-def _histories(histories: tuple[HistoryChart, ...]) -> Part | None:
+def _histories(histories: tuple[HistoryChart, ...]) -> sections.Part | None:
     shown = [h for h in histories if len(h.rows) > 1]
     if not shown:
         return None
@@ -220,14 +223,14 @@ def _histories(histories: tuple[HistoryChart, ...]) -> Part | None:
             history_chart(h),
             element("p", f"{len(h.rows)} sessions; {note}.", css="note"),
         ]
-    colours = legend(
+    colours = sections.legend(
         ("after", "tuned"),
         ("before", "default schedules, in the same turns: where both got slower it is the machine"),
     )
-    return part("all", "history", "History", colours, *blocks)
+    return sections.part("all", "history", "History", colours, *blocks)
 
 
-def _sessions(page: ReportPage) -> Part | None:
+def _sessions(page: ReportPage) -> sections.Part | None:
     if not page.whole_store:
         return None
     table = Table.of(
@@ -241,11 +244,13 @@ def _sessions(page: ReportPage) -> Part | None:
         words("session", lambda x: element("code", x.id[:12])),
     )
     shown = element("div", table_element(table, "sessions"), css="scroll", tabindex="0")
-    return part("all", "sessions", "Sessions", shown)
+    return sections.part("all", "sessions", "Sessions", shown)
 
 
 def _verdict(x: Latencies) -> Html:
-    return element("div", f"{ms(1e3 * x.tuned_s)} ms, ", gain(x.gain, x.interval, small=False))
+    return element(
+        "div", f"{ms(1e3 * x.tuned_s)} ms, ", sections.gain(x.gain, x.interval, small=False)
+    )
 
 
 def _foot(page: ReportPage) -> Html:

@@ -152,8 +152,7 @@ class LiveObserver:
 
     def _row(self, k: KernelStanding, narrow: bool, wide: bool) -> list[Text]:
         gain = Text(
-            about(k.default_s, k.best_s),
-            style="green" if k.best_s < 0.99 * k.default_s else "dim",
+            about(k.default_s, k.best_s), style="green" if k.best_s < 0.99 * k.default_s else "dim"
         )
         name = Text(printable(k.name), style="bold" if k.key == self._progress.current else "")
         best = Text(ms(1e3 * k.best_s))

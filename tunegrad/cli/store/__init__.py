@@ -16,16 +16,5 @@ def store() -> None:
     """Look at, move and combine stores: measurements, winners, decisions, latencies of models."""
 
 
-for _command in (
-    list_stores,
-    stats,
-    verify,
-    history,
-    why,
-    diff,
-    export,
-    import_file,
-    merge,
-    prune,
-):
+for _command in (list_stores, stats, verify, history, why, diff, export, import_file, merge, prune):
     store.add_command(_command)

@@ -35,7 +35,7 @@ def list_stores(folders: tuple[str, ...], as_json: bool) -> None:
 
     Without any: the folder of the default store, and this one.
     """
-    from tunegrad.cli.tables import Table, figure, when, words
+    from tunegrad.cli import tables
     from tunegrad.config import default_store
     from tunegrad.db import open_store
     from tunegrad.errors import StoreError
@@ -56,15 +56,15 @@ def list_stores(folders: tuple[str, ...], as_json: bool) -> None:
         except StoreError as error:
             row["problem"] = str(error)
         found.append(row)
-    table = Table.of(
+    table = tables.Table.of(
         found,
-        words("store", lambda r: r["store"]),
-        figure("MB", lambda r: r.get("problem") or f"{r['bytes'] / 1e6:.1f}"),
-        figure("kernels", lambda r: r.get("kernels")),
-        figure("trials", lambda r: r.get("trials")),
-        figure("promotions", lambda r: r.get("promotions")),
-        figure("sessions", lambda r: r.get("sessions")),
-        words("changed", lambda r: when(r["changed_s"])),
+        tables.words("store", lambda r: r["store"]),
+        tables.figure("MB", lambda r: r.get("problem") or f"{r['bytes'] / 1e6:.1f}"),
+        tables.figure("kernels", lambda r: r.get("kernels")),
+        tables.figure("trials", lambda r: r.get("trials")),
+        tables.figure("promotions", lambda r: r.get("promotions")),
+        tables.figure("sessions", lambda r: r.get("sessions")),
+        tables.words("changed", lambda r: tables.when(r["changed_s"])),
     )
     emit(
         found,
@@ -78,13 +78,13 @@ def list_stores(folders: tuple[str, ...], as_json: bool) -> None:
 @json_option
 def stats(store: str | None, as_json: bool) -> None:
     """Count what the store holds: trials by status, kernels, machines, sessions, latencies."""
-    from tunegrad.cli.tables import stats_text
+    from tunegrad.cli import tables
     from tunegrad.db import open_store
 
     path = store_path(store)
     with open_store(path, "read") as opened:
         found = opened.stats()
-    emit(found, stats_text(path, found), as_json=as_json)
+    emit(found, tables.stats_text(path, found), as_json=as_json)
 
 
 @click.command(
@@ -103,16 +103,16 @@ def verify(ctx: click.Context, store: str | None, salvage: str | None, as_json: 
     Writes nothing to the store. A damaged one is read as far as it can be; --salvage saves what was
     read. Kernels whose texts can not be read back are named on stderr; their rows are sound.
     """
-    from tunegrad.cli.tables import plain, problems_text
+    from tunegrad.cli import tables
     from tunegrad.db import open_store, unread_texts
 
     path = store_path(store)
     with open_store(path, "read") as opened:
         problems = opened.verify()
         unread = () if problems else tuple(unread_texts(opened))
-    emit(problems, problems_text(path, problems), as_json=as_json)
+    emit(problems, tables.problems_text(path, problems), as_json=as_json)
     for text in unread[:_NAMED]:
-        note(f"{path}: no damage, but no kernel to this version: {plain(str(text))}")
+        note(f"{path}: no damage, but no kernel to this version: {tables.plain(str(text))}")
     if len(unread) > _NAMED:
         note(f"{path}: and {len(unread) - _NAMED} more")
     if salvage is not None:
@@ -148,7 +148,7 @@ def export(store: str | None, kernel: str | None, best: bool, as_csv: bool, out:
     its schedule, how it ended, seconds (median) and their half interval, and what a compiler made
     of it; nothing reads that back.
     """
-    from tunegrad.cli.tables import trials_csv
+    from tunegrad.cli import tables
     from tunegrad.db import export_store
     from tunegrad.errors import StoreError
 
@@ -156,7 +156,9 @@ def export(store: str | None, kernel: str | None, best: bool, as_csv: bool, out:
     found = export_store(path, kernel, best=best)
     for problem in found.problems:
         note(f"{path}: left out: {problem}")
-    data = trials_csv(found.lines) if as_csv else "".join(f"{line}\n" for line in found.lines)
+    data = (
+        tables.trials_csv(found.lines) if as_csv else "".join(f"{line}\n" for line in found.lines)
+    )
     if out == "-":
         say(data)
         return
@@ -188,7 +190,7 @@ def history(name: str, since: str | None, every: bool, store: str | None, as_jso
     prints it, a key or the first digits of one, or the text that decisions are about; listed are
     schedules that won, or were measured several times.
     """
-    from tunegrad.cli.tables import history_text
+    from tunegrad.cli import tables
     from tunegrad.db import history as over_time
     from tunegrad.db import model_history, open_store, read_contents
 
@@ -203,7 +205,7 @@ def history(name: str, since: str | None, every: bool, store: str | None, as_jso
         for problem in problems:
             note(f"{path}: left out: {problem}")
         found = over_time(contents, name, since_s, every=every)
-    emit(found, history_text(found), as_json=as_json)
+    emit(found, tables.history_text(found), as_json=as_json)
 
 
 @click.command(epilog=example("tunegrad store diff monday.db tuesday.db"))
@@ -221,11 +223,11 @@ def diff(ctx: click.Context, a: str, b: str, all_machines: bool, as_json: bool) 
     Winners and decisions are compared on the same machine and space version. Exits with 3 when the
     stores differ; the newest latencies of models are shown side by side, and are no difference.
     """
-    from tunegrad.cli.tables import diff_text
+    from tunegrad.cli import tables
     from tunegrad.db import diff_stores
 
     found = diff_stores(Path(a).expanduser(), Path(b).expanduser(), all_machines=all_machines)
-    emit(found, diff_text(found, a, b), as_json=as_json)
+    emit(found, tables.diff_text(found, a, b), as_json=as_json)
     if found.only_a or found.only_b or found.changes or found.decisions:
         ctx.exit(EXIT_MISMATCH)
 
@@ -256,7 +258,7 @@ def why(
     text. Every field of the key is shown as it is stored and as it is here.
     """
     from tunegrad import devices
-    from tunegrad.cli.tables import why_text
+    from tunegrad.cli import tables
     from tunegrad.db import read_contents
     from tunegrad.db import why as explain
     from tunegrad.opts import SPACE_VERSION
@@ -271,4 +273,4 @@ def why(
         devices.open(device or devices.DEFAULT, threads).fingerprint(numerics),
         SPACE_VERSION,
     )
-    emit(found, why_text(found), as_json=as_json)
+    emit(found, tables.why_text(found), as_json=as_json)

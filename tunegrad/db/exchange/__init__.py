@@ -20,21 +20,7 @@ from .stores import (
 )
 
 __all__ = [
-    "Claim",
-    "Exported",
-    "Finding",
-    "ImportReport",
-    "MergeReport",
-    "PruneReport",
-    "PruneRules",
-    "Refusal",
-    "SalvageReport",
-    "actions_fault",
-    "diff_stores",
-    "export_lines",
-    "export_store",
-    "import_store",
-    "merge_stores",
-    "prune_store",
-    "salvage_store",
-]
+    "Claim", "Exported", "Finding", "ImportReport", "MergeReport", "PruneReport", "PruneRules",
+    "Refusal", "SalvageReport", "actions_fault", "diff_stores", "export_lines", "export_store",
+    "import_store", "merge_stores", "prune_store", "salvage_store",
+]  # fmt: skip

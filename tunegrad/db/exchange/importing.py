@@ -21,29 +21,11 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
 from tunegrad import untrusted
+from tunegrad.db import records
+from tunegrad.db import rows as db_rows
 from tunegrad.db.contents import Contents, Identity, Promotion, Spend, Subject, Withdrawn, identity
 from tunegrad.db.exchange.claims import ActionRule, Claim, Finding, Refusal, parsed_only
 from tunegrad.db.exchange.export import FORMAT, FORMAT_VERSION, KINDS
-from tunegrad.db.records import (
-    IMPORTED,
-    Decision,
-    Evidence,
-    Latency,
-    LatencyKind,
-    Properties,
-    Question,
-    Session,
-)
-from tunegrad.db.rows import (
-    DECISIONS,
-    TRIALS,
-    admit,
-    admit_decision,
-    admit_evidence,
-    admit_latency,
-    key_of,
-    machine_id,
-)
 from tunegrad.errors import InternalError, StoreError
 from tunegrad.lazy import dataclass
 from tunegrad.trial import Cache, Fingerprint, Measurement, Policy, Status, Trial
@@ -248,7 +230,7 @@ class SpendRow(Fields):
 class DecisionRow(Fields):
     """An alternative of a question, and how it fared."""
 
-    kind: Question
+    kind: records.Question
     kernel: Key
     machine: MachineId
     space_version: Space
@@ -267,7 +249,7 @@ class LatencyRow(Fields):
 
     model: Name
     model_key: Key
-    kind: LatencyKind
+    kind: records.LatencyKind
     machine: MachineId
     samples_s: Samples
     default_samples_s: Samples
@@ -310,7 +292,7 @@ class Header(Fields):
     rows: Counts
 
 
-def properties(field: str, named: dict[str, float | str]) -> Properties:
+def properties(field: str, named: dict[str, float | str]) -> records.Properties:
     """Numbers and words, which a file has sorted by name."""
     if list(named) != sorted(named):
         raise FieldFault(field, named, "must be sorted by name")
@@ -367,7 +349,8 @@ def read_export(file: BinaryIO, source: str, rule: ActionRule = parsed_only) -> 
     short = [f"{seen[k]} of {counts[k]} {k} rows" for k in KINDS if seen[k] < counts[k]]
     warnings = [f"file {source}: is cut short: it has {', '.join(short)}"] if short else []
     contents = replace(
-        work.contents(), kernels=tuple(sorted(work.kernels.values(), key=lambda k: key_of(k[0])))
+        work.contents(),
+        kernels=tuple(sorted(work.kernels.values(), key=lambda k: db_rows.key_of(k[0]))),
     )
     return Reading(contents, dict(work.unchecked), tuple(work.refusals), tuple(warnings))
 
@@ -429,13 +412,13 @@ class _FileRows:
     seen: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
     kernels: dict[str, tuple[str, str]] = field(default_factory=dict)
     machines: dict[str, Fingerprint] = field(default_factory=dict)
-    sessions: dict[str, Session] = field(default_factory=dict)
+    sessions: dict[str, records.Session] = field(default_factory=dict)
     trials: dict[Identity, Trial] = field(default_factory=dict)
     promotions: list[Promotion] = field(default_factory=list)
     spends: dict[tuple[str, str, str], Spend] = field(default_factory=dict)
     withdrawals: dict[Identity, Withdrawn] = field(default_factory=dict)
-    decisions: dict[Decision, None] = field(default_factory=dict)
-    latencies: dict[Latency, None] = field(default_factory=dict)
+    decisions: dict[records.Decision, None] = field(default_factory=dict)
+    latencies: dict[records.Latency, None] = field(default_factory=dict)
     verdicts: dict[Claim, Finding] = field(default_factory=dict)
     unchecked: Counter[str] = field(default_factory=Counter)
 
@@ -499,9 +482,9 @@ class _FileRows:
         self.spends[key] = Spend(row.model, self._machine(row.machine), row.settings, row.seconds)
 
     def _keep_kernel(self, row: KernelRow) -> None:
-        if key_of(row.text) != row.key:
+        if db_rows.key_of(row.text) != row.key:
             raise FieldFault(
-                "key", row.key, f"must be the hash of the kernel's text, {key_of(row.text)}"
+                "key", row.key, f"must be the hash of the kernel's text, {db_rows.key_of(row.text)}"
             )
         _once(self.kernels, row.key, "key", row.key)
         self.kernels[row.key] = (row.text, row.name)
@@ -511,9 +494,9 @@ class _FileRows:
         if names != sorted(set(names)):
             raise FieldFault("fields", names[:5], "must be sorted by name, each name once")
         fingerprint = Fingerprint(row.fields)
-        if machine_id(fingerprint) != row.id:
+        if db_rows.machine_id(fingerprint) != row.id:
             raise FieldFault(
-                "id", row.id, f"must be the hash of the fields, {machine_id(fingerprint)}"
+                "id", row.id, f"must be the hash of the fields, {db_rows.machine_id(fingerprint)}"
             )
         _once(self.machines, row.id, "id", row.id)
         self.machines[row.id] = fingerprint
@@ -526,22 +509,20 @@ class _FileRows:
                 "settings", row.settings, "must be the text of a JSON object"
             ) from None
         _once(self.sessions, row.id, "id", row.id)
-        self.sessions[row.id] = Session(**_said(row))
+        self.sessions[row.id] = records.Session(**_said(row))
 
     def _keep_trial(self, row: TrialRow) -> None:
         fingerprint, text_ = self._machine(row.machine), self._kernel(row.kernel)
         self._known_session(row.session)
         if row.samples_s and row.status is not Status.OK:
             raise FieldFault(
-                "samples_s",
-                list(row.samples_s),
-                f"must be empty where status is {row.status}",
+                "samples_s", list(row.samples_s), f"must be empty where status is {row.status}"
             )
         if row.reference_samples_s and len(row.reference_samples_s) != len(row.samples_s):
             raise FieldFault("reference_samples_s", list(row.reference_samples_s), _AS_MANY)
         verdict = self._verdict(Claim(text_, fingerprint, row.space_version, row.actions))
-        own, measured = TRIALS.parted(_said(row) | {"max_error": float(row.max_error)})
-        own["origin"] = IMPORTED + row.origin.removeprefix(IMPORTED)
+        own, measured = db_rows.TRIALS.parted(_said(row) | {"max_error": float(row.max_error)})
+        own["origin"] = records.IMPORTED + row.origin.removeprefix(records.IMPORTED)
         trial = Trial(
             kernel_key=row.kernel,
             kernel_text=text_,
@@ -551,7 +532,7 @@ class _FileRows:
             **own,
         )
         try:
-            trial = admit(trial)
+            trial = db_rows.admit(trial)
         except (
             InternalError
         ) as error:  # every rule of the store has one above; this is the second lock on the door
@@ -565,11 +546,11 @@ class _FileRows:
         at = self._named(row)
         if at is None or not self.trials[at].measurement.ran:
             raise FieldFault(
-                "actions",
-                row.actions,
-                "must be those of a trial above that is ok and has samples",
+                "actions", row.actions, "must be those of a trial above that is ok and has samples"
             )
-        self.promotions.append(Promotion(at, admit_evidence(_claimed(row.evidence)), row.created_s))
+        self.promotions.append(
+            Promotion(at, db_rows.admit_evidence(_claimed(row.evidence)), row.created_s)
+        )
 
     def _keep_withdrawal(self, row: WithdrawalRow) -> None:
         at = self._named(row)
@@ -577,7 +558,7 @@ class _FileRows:
             raise FieldFault("actions", row.actions, "must be those of a trial above")
         self._known_session(row.session)
         _once(self.withdrawals, at, "actions", row.actions)
-        reason = IMPORTED + row.reason.removeprefix(IMPORTED)
+        reason = records.IMPORTED + row.reason.removeprefix(records.IMPORTED)
         self.withdrawals[at] = Withdrawn(at, reason, row.session, row.created_s)
 
     def _keep_decision(self, row: DecisionRow) -> None:
@@ -586,9 +567,9 @@ class _FileRows:
         if row.chosen and row.status is not Status.OK:
             raise FieldFault("chosen", True, f"must be false where status is {row.status}")
         verdict = self._verdict(Claim(text, fingerprint, row.space_version, row.choice, row.kind))
-        values = {c.name: getattr(row, c.name) for c in DECISIONS.columns}
+        values = {c.name: getattr(row, c.name) for c in db_rows.DECISIONS.columns}
         values |= {"evidence": _claimed(row.evidence), "text": text, "fingerprint": fingerprint}
-        decision = admit_decision(Decision(**values))
+        decision = db_rows.admit_decision(records.Decision(**values))
         _once(self.decisions, decision, "choice", row.choice)
         self.decisions[decision] = None
         if verdict.unchecked:
@@ -602,7 +583,7 @@ class _FileRows:
             raise FieldFault("default_samples_s", list(row.default_samples_s), _AS_MANY)
         values = _said(row) | {"fingerprint": self._machine(row.machine), "imported": True}
         del values["machine"]
-        latency = admit_latency(Latency(**values))
+        latency = db_rows.admit_latency(records.Latency(**values))
         _once(self.latencies, latency, "model", row.model)
         self.latencies[latency] = None
 
@@ -654,9 +635,11 @@ def _policy(said: PolicyFields) -> Policy:
     return Policy(**asdict(said) | limits)
 
 
-def _claimed(said: EvidenceFields) -> Evidence:
+def _claimed(said: EvidenceFields) -> records.Evidence:
     """Evidence that a file says to have."""
-    return Evidence(**asdict(said) | {"test": IMPORTED + said.test.removeprefix(IMPORTED)})
+    return records.Evidence(
+        **asdict(said) | {"test": records.IMPORTED + said.test.removeprefix(records.IMPORTED)}
+    )
 
 
 def _once(seen: dict[Any, Any], key: object, name: str, value: object) -> None:

@@ -16,20 +16,7 @@ from .histories import (
 from .reasons import Why, why
 
 __all__ = [
-    "DecisionChange",
-    "DecisionRow",
-    "History",
-    "LatencyPair",
-    "LatencyRow",
-    "MeasurementRow",
-    "StoreDiff",
-    "Why",
-    "WinnerChange",
-    "WinnerFacts",
-    "decision_view",
-    "diff_contents",
-    "find_kernel",
-    "history",
-    "model_history",
-    "why",
-]
+    "DecisionChange", "DecisionRow", "History", "LatencyPair", "LatencyRow", "MeasurementRow",
+    "StoreDiff", "Why", "WinnerChange", "WinnerFacts", "decision_view", "diff_contents",
+    "find_kernel", "history", "model_history", "why",
+]  # fmt: skip

@@ -121,7 +121,6 @@ class _Plan:
         outputs: Sequence[Place],
         addressed: bool = False,
     ) -> Callable[[Any], tuple[Array, ...] | None]:
-        """See ``devices.device.DirectPlan``."""
         taken = [(p.shape, p.dtype, p.dtype.itemsize - 1) for p in inputs]
         sizes = (prod(p.shape) * p.dtype.itemsize for p in outputs)
         made = [
@@ -177,7 +176,6 @@ class _Plan:
     def at_addresses(
         self, lock: ForkSafeLock, places: Sequence[Sequence[tuple[int, int, int]]]
     ) -> Callable[[Sequence[int]], None]:
-        """See ``devices.device.DirectPlan``."""
         entries = [
             (n, self.launches[step].table.words, entry, start)
             for n, touched in enumerate(places)

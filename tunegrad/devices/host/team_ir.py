@@ -415,8 +415,8 @@ def _seconds(f: Writer, ns: Value) -> Value:
     "void @tg_time(ptr %team, ptr %fn, ptr %buffers, ptr %workspace, i64 %threads, "
     "i64 %samples, i64 %inner, ptr %ranges, i64 %count, ptr %seconds)"
 )
-def _(f: Writer, team: Value, fn: Value, buffers: Value, workspace: Value, threads: Value,
-      samples: Value, inner: Value, ranges: Value, count: Value, seconds: Value) -> None:  # fmt: skip
+def _(f: Writer, team: Value, *given: Value) -> None:
+    fn, buffers, workspace, threads, samples, inner, ranges, count, seconds = given
     f.call("void", "part", team)
     each = f.cast("uitofp", inner, "double")
     with f.range(0, samples) as s:
@@ -497,8 +497,8 @@ def _(f: Writer, team: Value, plan: Value, n: Value, seconds: Value) -> None:
     "void @tg_plan_time(ptr %team, ptr %plan, i64 %n, i64 %samples, ptr %ranges, i64 %count, "
     "ptr %seconds, ptr %each)"
 )
-def _(f: Writer, team: Value, plan: Value, n: Value, samples: Value, ranges: Value,
-      count: Value, seconds: Value, each: Value) -> None:  # fmt: skip
+def _(f: Writer, team: Value, plan: Value, *given: Value) -> None:
+    n, samples, ranges, count, seconds, each = given
     with f.range(0, samples) as s:
         f.call("void", "evict", team, ranges, count)
         start = _now(f)

@@ -25,24 +25,7 @@ from numpy.typing import NDArray
 
 from tunegrad.devices.host.buffers import poison
 from tunegrad.devices.job import Array, KernelIO, Reference
-from tunegrad.devices.verifying.inputs import (
-    DOMAINS,
-    MILDEST,
-    SPANS,
-    Domain,
-    Draw,
-    Kind,
-    Sign,
-    applied,
-    clamps_of,
-    draw_inputs,
-    kinds_of,
-    reaches,
-    seed_of,
-    signed,
-    signs_of,
-    stored,
-)
+from tunegrad.devices.verifying import inputs
 from tunegrad.devices.verifying.tolerance import Bar, rounding
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, Op, Value, leaves, loads_in
 from tunegrad.ir.fusion import compared
@@ -92,12 +75,12 @@ _JUMPS = frozenset((Op.FLOORDIV, Op.MOD, Op.POW, Op.FLOOR, Op.ROUND))
 """Large arguments that were rounded give other results altogether."""
 
 
-def draw_set(kernel: Kernel, io: KernelIO, seed: int, kind: Kind) -> dict[str, Array]:
+def draw_set(kernel: Kernel, io: KernelIO, seed: int, kind: inputs.Kind) -> dict[str, Array]:
     """The inputs of one set, in each buffer's layout; padding is poison."""
-    how = Draw(kind, domain_of(kernel, io))
+    how = inputs.Draw(kind, domain_of(kernel, io))
     if kind == "exact":
-        signs = signs_of(kernel, how.domain)
-        for reach, exact in reaches(kernel, how.domain):
+        signs = inputs.signs_of(kernel, how.domain)
+        for reach, exact in inputs.reaches(kernel, how.domain):
             arrays = _drawn(kernel, io, seed, replace(how, reach=reach), signs)
             if exact or _sound(kernel, arrays):
                 return arrays
@@ -107,9 +90,9 @@ def draw_set(kernel: Kernel, io: KernelIO, seed: int, kind: Kind) -> dict[str, A
             arrays = _drawn(kernel, io, seed, replace(how, level=level, spoiled=spoiled))
             if _sound(kernel, arrays):
                 return arrays
-        return _drawn(kernel, io, seed, replace(how, level=MILDEST))
+        return _drawn(kernel, io, seed, replace(how, level=inputs.MILDEST))
     if kind == "spread":
-        for span in SPANS[_first_span(kernel) :]:
+        for span in inputs.SPANS[_first_span(kernel) :]:
             arrays = _drawn(kernel, io, seed, replace(how, span=span))
             if _sound(kernel, arrays):
                 return arrays
@@ -131,7 +114,9 @@ def _first_span(kernel: Kernel) -> int:
     return _SUMMED if kernel.reduces else 0
 
 
-def _patterned(kernel: Kernel, io: KernelIO, seed: int, kind: Kind, how: Draw) -> dict[str, Array]:
+def _patterned(
+    kernel: Kernel, io: KernelIO, seed: int, kind: inputs.Kind, how: inputs.Draw
+) -> dict[str, Array]:
     """A level or an even set: patterns in what sums read, small integers in all other inputs."""
     drawn = _drawn(kernel, io, seed, replace(how, kind="exact", reach=4))
     summed = {x.param for r in kernel.reduces for x in loads_in(r.expr)}
@@ -140,7 +125,7 @@ def _patterned(kernel: Kernel, io: KernelIO, seed: int, kind: Kind, how: Draw) -
         if p.role == "in" and p.dtype.is_float and p.name in summed:
             made = _level(p, rng) if kind == "level" else _even(p, rng, _scales(kernel))
             gaps = gaps_of(p)
-            values = drawn[p.name] = p.layout.pack(stored(made, p.dtype)).copy()
+            values = drawn[p.name] = p.layout.pack(inputs.stored(made, p.dtype)).copy()
             if gaps is not None:
                 values.view(np.uint8).reshape(values.size, -1)[gaps] = poison(p.dtype)
     return drawn
@@ -173,7 +158,7 @@ def _scales(kernel: Kernel) -> list[float]:
     found = {
         2.0 ** round(log2(a.value) / 2)
         for s in kernel.stages
-        for x in applied(s.expr)
+        for x in inputs.applied(s.expr)
         if x.op in (Op.ADD, Op.SUB, Op.MAX, Op.FMA) and x.dtype.is_float
         for a in x.args
         if isinstance(a, Const) and 0.0 < a.value < _TINY
@@ -181,14 +166,16 @@ def _scales(kernel: Kernel) -> list[float]:
     return [*sorted(found), 1.0]
 
 
-def _opposite(kernel: Kernel, io: KernelIO, seed: int, how: Draw) -> dict[str, Array]:
+def _opposite(kernel: Kernel, io: KernelIO, seed: int, how: inputs.Draw) -> dict[str, Array]:
     """The first set with the signs of some inputs changed, or smaller, whichever leaves the fewest
     results at the constants that they are clamped at, in both sets.
     """
-    first = kinds_of(kernel)[0]
-    base = draw_set(kernel, io, seed - seed_of(0, "opposite") + seed_of(0, first), first)
+    first = inputs.kinds_of(kernel)[0]
+    base = draw_set(
+        kernel, io, seed - inputs.seed_of(0, "opposite") + inputs.seed_of(0, first), first
+    )
     names = [p.name for p in kernel.params if p.role == "in" and p.dtype.is_float]
-    if not signed(how.domain):
+    if not inputs.signed(how.domain):
         names = []
     hidden = {n: _clamped(kernel, v) for n, v in _at(kernel, base).items()}
     best, least = None, 2.0
@@ -237,7 +224,7 @@ def changed_inputs(kernel: Kernel, arrays: Mapping[str, Array], seed: int) -> di
 
 
 def _clamped(kernel: Kernel, values: Array) -> NDArray[np.bool_]:
-    return np.isin(values, [np.float32(c) for c in clamps_of(kernel)])
+    return np.isin(values, [np.float32(c) for c in inputs.clamps_of(kernel)])
 
 
 def _scaled(p: Param, memory: Array, factor: float) -> Array:
@@ -245,11 +232,11 @@ def _scaled(p: Param, memory: Array, factor: float) -> Array:
     if p.dtype.is_pair or p.dtype.is_quad:
         return memory
     gaps = gaps_of(p)
-    values = stored(to_compute(memory, p.dtype) * np.float32(factor), p.dtype)
+    values = inputs.stored(to_compute(memory, p.dtype) * np.float32(factor), p.dtype)
     return values if gaps is None else np.where(gaps, memory, values)
 
 
-def domain_of(kernel: Kernel, io: KernelIO) -> Domain:
+def domain_of(kernel: Kernel, io: KernelIO) -> inputs.Domain:
     """The first domain in which half of a sample of every result is finite; else the one where the
     most is.
 
@@ -257,11 +244,11 @@ def domain_of(kernel: Kernel, io: KernelIO) -> Domain:
     is too much: such a kernel has no normal numbers.
     """
     if not float_operations(kernel) & _PARTIAL:
-        return DOMAINS[0]
-    domains = DOMAINS[1:] if _divides_by_a_sum(kernel) else DOMAINS
+        return inputs.DOMAINS[0]
+    domains = inputs.DOMAINS[1:] if _divides_by_a_sum(kernel) else inputs.DOMAINS
     best, most = domains[0], -1.0
     for domain in domains:
-        share = _finite(_at(kernel, _drawn(kernel, io, 0, Draw(domain=domain))))
+        share = _finite(_at(kernel, _drawn(kernel, io, 0, inputs.Draw(domain=domain))))
         if share >= 0.5:
             return domain
         if share > most:
@@ -277,7 +264,7 @@ def _divides_by_a_sum(kernel: Kernel) -> bool:
         if r.op is Op.ADD and r.dtype.is_float and not _not_negative(r.expr)
     }
     for s in kernel.stages:
-        for x in applied(s.expr):
+        for x in inputs.applied(s.expr):
             if (
                 x.op in _SENSITIVE
                 and x.dtype.is_float
@@ -310,7 +297,7 @@ def judgeable(r: Reference) -> Reference:
     return replace(r, fault=(
         f"nothing can be verified: {finite} of {r.values.size} elements of the reference are "
         "finite, at least one in "
-        f"{_FINITE} has to be, whatever numbers were drawn ({', '.join(DOMAINS)})"
+        f"{_FINITE} has to be, whatever numbers were drawn ({', '.join(inputs.DOMAINS)})"
     ))  # fmt: skip
 
 
@@ -374,9 +361,13 @@ def _gaps(p: Param) -> NDArray[np.bool_]:
 
 
 def _drawn(
-    kernel: Kernel, io: KernelIO, seed: int, how: Draw, signs: Mapping[str, Sign] | None = None
+    kernel: Kernel,
+    io: KernelIO,
+    seed: int,
+    how: inputs.Draw,
+    signs: Mapping[str, inputs.Sign] | None = None,
 ) -> dict[str, Array]:
-    drawn = draw_inputs(io, seed, kernel.key, how, signs, _middle(kernel, how))
+    drawn = inputs.draw_inputs(io, seed, kernel.key, how, signs, _middle(kernel, how))
     divides = _divides_integers(kernel)
     for p in kernel.params:
         gaps = None if p.role == "out" else gaps_of(p)
@@ -391,11 +382,11 @@ def _drawn(
     return drawn
 
 
-def _middle(kernel: Kernel, how: Draw) -> dict[str, tuple[int, int]]:
+def _middle(kernel: Kernel, how: inputs.Draw) -> dict[str, tuple[int, int]]:
     """Ranges of integers that are compared with positions: the middle half of them, so that either
     outcome is frequent. Special ones have their whole range, unless that shows too little.
     """
-    if how.kind == "special" and how.level < MILDEST - 1:
+    if how.kind == "special" and how.level < inputs.MILDEST - 1:
         return {}
     return {
         name: (extent // 4, extent - extent // 4)
@@ -409,7 +400,7 @@ def _divides_integers(kernel: Kernel) -> bool:
     return any(
         x.op in (Op.FLOORDIV, Op.MOD) and x.dtype.is_int
         for s in kernel.stages
-        for x in applied(s.expr)
+        for x in inputs.applied(s.expr)
     )
 
 
@@ -418,7 +409,7 @@ def _levels(kernel: Kernel) -> tuple[tuple[int, int], ...]:
     results three may spoil most, and one does not.
     """
     if float_operations(kernel) & _JUMPS:
-        return ((MILDEST - 1, 0),)
+        return ((inputs.MILDEST - 1, 0),)
     if _steps(kernel) > _LONG:
         return ()
     tried = ((0, 3), (1, 3), (1, 1), (2, 0), (3, 3), (3, 1), (4, 0))
@@ -518,14 +509,16 @@ def _at(kernel: Kernel, arrays: Mapping[str, Array]) -> dict[str, Array]:
 @memoized(64)
 def float_operations(kernel: Kernel) -> frozenset[Op]:
     """Operations that give floats somewhere in the kernel."""
-    return frozenset(x.op for s in kernel.stages for x in applied(s.expr) if x.dtype.is_float)
+    return frozenset(
+        x.op for s in kernel.stages for x in inputs.applied(s.expr) if x.dtype.is_float
+    )
 
 
 @memoized(64)
 def _operations(kernel: Kernel) -> int:
     """Operations that one point of the shared axes takes, one at least for a step."""
     return sum(
-        prod(a.extent for a in s.axes) * max(1, sum(1 for _ in applied(s.expr)))
+        prod(a.extent for a in s.axes) * max(1, sum(1 for _ in inputs.applied(s.expr)))
         for s in kernel.stages
     )
 

@@ -15,7 +15,7 @@ from ..functional import batch_norm, embedding
 from ..ops.convolution import Extent, Sides, convolve, convolve_transposed, extents_of
 from ..spelling import spelled
 from ..tensor import Tensor
-from .module import Buffer, Layer, Parameter, kaiming, value_of
+from .module import Buffer, Module, Parameter, kaiming, value_of
 
 __all__ = [
     "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Bilinear", "Conv1d", "Conv2d", "Conv3d",
@@ -25,7 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-class Linear(Layer):
+class Linear(Module):
     """``x @ weight.T + bias`` with weight (out, in)."""
 
     @spelled
@@ -38,7 +38,7 @@ class Linear(Layer):
         return x.linear(self.weight.tensor, value_of(self.bias))
 
 
-class Embedding(Layer):
+class Embedding(Module):
     """A table whose rows are read by number: weight is (num_embeddings, embedding_dim)."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Embedding(Layer):
         return embedding(input, self.weight.tensor, self.padding_idx)
 
 
-class EmbeddingBag(Layer):
+class EmbeddingBag(Module):
     """Means, sums or maxima of rows of a table: (bags, numbers) to (bags, embedding_dim)."""
 
     def __init__(self, num_embeddings: int, embedding_dim: int, *, mode: str = "mean") -> None:
@@ -70,7 +70,7 @@ class EmbeddingBag(Layer):
         return folds[self.mode](1)
 
 
-class Bilinear(Layer):
+class Bilinear(Module):
     """``x1' weight[o] x2 + bias[o]`` with weight (out, in1, in2)."""
 
     def __init__(
@@ -85,28 +85,27 @@ class Bilinear(Layer):
         return input1.bilinear(input2, self.weight.tensor, value_of(self.bias))
 
 
-class _Windows(Layer):
-    """The common part of convolutions: windows of ``rank`` axes, and channels in groups."""
+def _windows(
+    conv: _Conv | _ConvTranspose, channels: tuple[int, int], kernel_size: Extent, groups: int,
+    bias: bool,
+) -> tuple[Parameter, Parameter | None]:  # fmt: skip
+    """A weight (out, in / groups, ..), or (in, out / groups, ..) of a transposed one, and a bias.
 
+    Windows have ``rank`` axes. Raises ShapeError where groups do not divide the channels.
+    """
+    name, (taken, given) = type(conv).__name__, channels
+    if groups < 1 or taken % groups or given % groups:
+        raise ShapeError(f"{name}: groups={groups} does not divide channels {taken} and {given}")
+    size = extents_of(name, "kernel_size", kernel_size, conv.rank, 1)
+    first, second = (given, taken) if isinstance(conv, _Conv) else (taken, given)
+    spread = kaiming(taken // groups * math.prod(size), 2.0)
+    weight = Parameter(first, second // groups, *size, spread=spread)
+    return weight, Parameter(given, spread=0.1) if bias else None
+
+
+class _Conv(Module):
     rank: ClassVar[int]
 
-    def _windows(
-        self, channels: tuple[int, int], kernel_size: Extent, groups: int, bias: bool, turned: bool
-    ) -> None:
-        """Make the weight (out, in / groups, ..), or (in, out / groups, ..) of a turned one."""
-        name, (taken, given) = type(self).__name__, channels
-        if groups < 1 or taken % groups or given % groups:
-            raise ShapeError(
-                f"{name}: groups={groups} does not divide channels {taken} and {given}"
-            )
-        size = extents_of(name, "kernel_size", kernel_size, self.rank, 1)
-        first, second = (taken, given) if turned else (given, taken)
-        spread = kaiming(taken // groups * math.prod(size), 2.0)
-        self.weight = Parameter(first, second // groups, *size, spread=spread)
-        self.bias = Parameter(given, spread=0.1) if bias else None
-
-
-class _Conv(_Windows):
     @spelled
     def __init__(
         self,
@@ -120,7 +119,8 @@ class _Conv(_Windows):
         bias: bool = True,
         padding_mode: str = "zeros",
     ) -> None:
-        self._windows((in_channels, out_channels), kernel_size, groups, bias, turned=False)
+        channels = in_channels, out_channels
+        self.weight, self.bias = _windows(self, channels, kernel_size, groups, bias)
         self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
         self.padding_mode = padding_mode
 
@@ -158,7 +158,9 @@ class Conv3d(_Conv):
     rank = 3
 
 
-class _ConvTranspose(_Windows):
+class _ConvTranspose(Module):
+    rank: ClassVar[int]
+
     @spelled
     def __init__(
         self,
@@ -172,7 +174,8 @@ class _ConvTranspose(_Windows):
         bias: bool = True,
         dilation: Extent = 1,
     ) -> None:
-        self._windows((in_channels, out_channels), kernel_size, groups, bias, turned=True)
+        channels = in_channels, out_channels
+        self.weight, self.bias = _windows(self, channels, kernel_size, groups, bias)
         self.options = (stride, padding, output_padding, groups, dilation)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -199,7 +202,7 @@ class ConvTranspose3d(_ConvTranspose):
     rank = 3
 
 
-class PReLU(Layer):
+class PReLU(Module):
     """x where positive, else weight * x, one weight for all channels or each."""
 
     def __init__(self, num_parameters: int = 1, init: float = 0.25) -> None:
@@ -210,20 +213,15 @@ class PReLU(Layer):
         return x.prelu(self.weight.tensor)
 
 
-class _Norm(Layer):
-    """The common part of normalisations: a weight that lies around one, and a bias, or neither."""
-
-    weight: Parameter | None
-    bias: Parameter | None
-
-    def _affine(self, *extents: int, weight: bool, bias: bool, scale: float = 1.0) -> None:
-        """Make those that are wanted; ``scale`` is where drawn weights lie around."""
-        around = Parameter(*extents, mean=scale, spread=0.1 * scale, law="uniform")
-        self.weight = around if weight else None
-        self.bias = Parameter(*extents, spread=0.1) if bias else None
+def _affine(
+    *extents: int, weight: bool, bias: bool, scale: float = 1.0
+) -> tuple[Parameter | None, Parameter | None]:
+    """The weight and the bias of a normalisation; ``scale`` is where drawn weights lie around."""
+    around = Parameter(*extents, mean=scale, spread=0.1 * scale, law="uniform")
+    return around if weight else None, Parameter(*extents, spread=0.1) if bias else None
 
 
-class BatchNorm2d(_Norm):
+class BatchNorm2d(Module):
     """Batch normalisation: by the running statistics, or in ``train()`` by the batch's own, of
     which the running ones take ``momentum``; with None they are means of all batches so far.
     ``scale`` is where drawn weights lie around.
@@ -239,7 +237,7 @@ class BatchNorm2d(_Norm):
         *,
         scale: float = 1.0,
     ) -> None:
-        self._affine(num_features, weight=affine, bias=affine, scale=scale)
+        self.weight, self.bias = _affine(num_features, weight=affine, bias=affine, scale=scale)
         self.running_mean = Buffer(num_features, spread=0.1)
         self.running_var = Buffer(num_features, mean=1.0, spread=0.2, law="uniform")
         self.eps, self.momentum = eps, momentum
@@ -307,25 +305,21 @@ def conv_norm(x: Tensor, conv: Conv2d, norm: BatchNorm2d) -> Tensor:
     loaded. In ``train()`` it is the norm of the convolution.
     """
     if norm.training:
-        return norm(conv(x))
+        normed: Tensor = norm(conv(x))
+        return normed
     scale, shift = norm.scale_and_shift()
     weight = conv.weight.tensor * scale.reshape(-1, 1, 1, 1)
     bias = shift if conv.bias is None else conv.bias.tensor * scale + shift
     return conv.apply(x, weight, bias)
 
 
-class _LastAxesNorm(_Norm):
-    """A normalisation over the last axes, whose extents are ``normalized_shape``."""
-
-    def _over(self, normalized_shape: int | Sequence[int], weight: bool, bias: bool) -> None:
-        """Set the axes that are normalised, and weights of their extents."""
-        shape = normalized_shape
-        extents = (shape,) if isinstance(shape, int) else tuple(shape)
-        self.axes = tuple(range(-len(extents), 0))
-        self._affine(*extents, weight=weight, bias=bias)
+def _last(shape: int | Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The extents of the last axes, and these axes."""
+    extents = (shape,) if isinstance(shape, int) else tuple(shape)
+    return extents, tuple(range(-len(extents), 0))
 
 
-class LayerNorm(_LastAxesNorm):
+class LayerNorm(Module):
     """Layer normalisation over the last axes, whose extents are ``normalized_shape``."""
 
     def __init__(
@@ -335,7 +329,9 @@ class LayerNorm(_LastAxesNorm):
         elementwise_affine: bool = True,
         bias: bool = True,
     ) -> None:
-        self._over(normalized_shape, elementwise_affine, elementwise_affine and bias)
+        extents, self.axes = _last(normalized_shape)
+        both = elementwise_affine and bias
+        self.weight, self.bias = _affine(*extents, weight=elementwise_affine, bias=both)
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
@@ -343,7 +339,7 @@ class LayerNorm(_LastAxesNorm):
         return x.layer_norm(value_of(self.weight), value_of(self.bias), self.eps, self.axes)
 
 
-class RMSNorm(_LastAxesNorm):
+class RMSNorm(Module):
     """Division by the root of the mean square over the last axes."""
 
     def __init__(
@@ -352,7 +348,8 @@ class RMSNorm(_LastAxesNorm):
         eps: float | None = None,
         elementwise_affine: bool = True,
     ) -> None:
-        self._over(normalized_shape, elementwise_affine, False)
+        extents, self.axes = _last(normalized_shape)
+        self.weight, _ = _affine(*extents, weight=elementwise_affine, bias=False)
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
@@ -360,7 +357,7 @@ class RMSNorm(_LastAxesNorm):
         return x.rms_norm(value_of(self.weight), self.eps, self.axes)
 
 
-class GroupNorm(_Norm):
+class GroupNorm(Module):
     """Normalisation of groups of channels."""
 
     def __init__(
@@ -370,7 +367,7 @@ class GroupNorm(_Norm):
             raise ShapeError(
                 f"GroupNorm: {num_groups} groups do not divide {num_channels} channels"
             )
-        self._affine(num_channels, weight=affine, bias=affine)
+        self.weight, self.bias = _affine(num_channels, weight=affine, bias=affine)
         self.num_groups, self.eps = num_groups, eps
 
     def forward(self, x: Tensor) -> Tensor:
@@ -378,7 +375,7 @@ class GroupNorm(_Norm):
         return x.group_norm(self.num_groups, value_of(self.weight), value_of(self.bias), self.eps)
 
 
-class InstanceNorm2d(_Norm):
+class InstanceNorm2d(Module):
     """Normalisation of each channel of each image, by its own statistics."""
 
     def __init__(
@@ -392,7 +389,7 @@ class InstanceNorm2d(_Norm):
         del momentum
         if track_running_stats:
             raise ShapeError(f"{type(self).__name__}: track_running_stats=True is not supported")
-        self._affine(num_features, weight=affine, bias=affine)
+        self.weight, self.bias = _affine(num_features, weight=affine, bias=affine)
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from tunegrad.ir.dtypes import F32, DType
 from ..aliasing import write
 from ..handle import TensorLike
 from ..nodes import tracing
-from ..random import built_model
+from ..nodes.tracing import built_model
 from ..tensor import Tensor, lift
 from ..weights import Array, ParameterSpec, Weights, load_weights
 
@@ -265,13 +265,8 @@ _lent: set[Buffer] = set()
 """Buffers that have such a value."""
 
 
-class Layer(Module):
-    """A module whose output is one tensor."""
-
-    def __call__(self, *inputs: Any, **options: Any) -> Tensor:
-        """Run it."""
-        found: Tensor = self.forward(*inputs, **options)
-        return found
+Layer = Module
+"""Another name of ``Module``."""
 
 
 def _array(value: Any) -> Array:
@@ -310,7 +305,7 @@ def kaiming(fan_in: int, gain: float) -> float:
     return float((gain / max(1, fan_in)) ** 0.5)
 
 
-class Identity(Layer):
+class Identity(Module):
     """Returns its input; arguments are ignored."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

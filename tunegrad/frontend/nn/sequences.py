@@ -19,7 +19,7 @@ from ..functional import dropout as dropped
 from ..functions import cat, scaled_dot_product_attention, stack, where
 from ..tensor import Tensor
 from .layers import LayerNorm, Linear
-from .module import Layer, Module, ModuleList, Parameter, kaiming, value_of
+from .module import Module, ModuleList, Parameter, kaiming, value_of
 
 __all__ = [
     "GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "MultiheadAttention", "RNNCell", "Transformer",
@@ -317,7 +317,7 @@ def _added(mask: Tensor) -> Tensor:
     return where(mask, float("-inf"), 0.0) if mask.dtype.is_bool else mask
 
 
-class _Block(Layer):
+class _Block(Module):
     """Attention and a feed-forward network, each with a residual and a norm."""
 
     attentions: ClassVar[tuple[str, ...]]
@@ -412,10 +412,10 @@ class TransformerDecoderLayer(_Block):
         )  # fmt: skip
 
 
-class _Stack(Layer):
+class _Stack(Module):
     """Several layers of one form, and a norm at the end where one is given."""
 
-    def __init__(self, layer: Layer, num_layers: int, norm: Module | None) -> None:
+    def __init__(self, layer: Module, num_layers: int, norm: Module | None) -> None:
         self.layers = ModuleList([copy.deepcopy(layer) for _ in range(num_layers)])
         self.norm = norm
 
@@ -457,7 +457,7 @@ class TransformerDecoder(_Stack):
         return self._through(tgt, memory, *masks, **options)
 
 
-class Transformer(Layer):
+class Transformer(Module):
     """An encoder and a decoder."""
 
     def __init__(
@@ -499,6 +499,7 @@ class Transformer(Layer):
     ) -> Tensor:
         """(S, N, E) and (L, N, E) to (L, N, E)."""
         memory = self.encoder(src, src_mask, src_key_padding_mask)
-        return self.decoder(
+        found: Tensor = self.decoder(
             tgt, memory, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask
         )
+        return found

@@ -20,9 +20,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from tunegrad.ir import graph
-from tunegrad.ir.graph import GraphOp, Node
-
-from . import rewritten
+from tunegrad.ir.graph import GraphOp, Node, rewritten
 
 STOP = "stop"
 AS_IF = "as if"
@@ -31,6 +29,24 @@ _depth: ContextVar[int] = ContextVar("depth", default=0)
 _stops: ContextVar[bool] = ContextVar("stops", default=False)
 CONDITION: ContextVar[Node | None] = ContextVar("condition", default=None)
 """The condition under which indices are held to be in range; see ``indexing.only_where``."""
+
+_BUILT: ContextVar[str] = ContextVar("model under construction", default="")
+"""The name of the model whose graph is being built."""
+
+
+@contextmanager
+def no_draws(model: str) -> Iterator[None]:
+    """Refuse draws while the function of a model builds its graph."""
+    token = _BUILT.set(model)
+    try:
+        yield
+    finally:
+        _BUILT.reset(token)
+
+
+def built_model() -> str:
+    """The name of the model whose graph is being built; empty where there is none."""
+    return _BUILT.get()
 
 
 class Argument:

@@ -34,9 +34,9 @@ from tunegrad.errors import DeviceError, ModelError, TunegradError
 from tunegrad.ir.dtypes import dtype_of
 
 from ..tensor import Tensor
+from . import elementwise, products
 from .contrib import CONTRIB
 from .control import CONTROL, SEQUENCES
-from .elementwise import CASTS, DRAWING, ELEMENTWISE, called
 from .images import CONVOLUTIONS, POOLS, RESIZING, SAMPLING
 from .node import (
     DEFINITION,
@@ -49,20 +49,21 @@ from .node import (
     Known,
     NodeError,
     NodeView,
+    NotKnownError,
     TensorList,
     Value,
     defined,
     settled,
     within,
 )
-from .products import ATTENTION, GRAMS, PRODUCTS, RECURRENCE, SIGNALS
 from .reductions import NORMS, REDUCTIONS
 from .shapes import SCATTERING, SHAPES
 
 OPERATORS: dict[str, Function] = {
-    **ELEMENTWISE, **CASTS, **SHAPES, **SCATTERING, **PRODUCTS, **CONVOLUTIONS, **NORMS,
-    **POOLS, **GRAMS, **REDUCTIONS, **ATTENTION, **RECURRENCE, **RESIZING, **SAMPLING, **SIGNALS,
-    **CONTROL, **SEQUENCES, **DRAWING, **CONTRIB,
+    **elementwise.ELEMENTWISE, **elementwise.CASTS, **SHAPES, **SCATTERING, **products.PRODUCTS,
+    **CONVOLUTIONS, **NORMS, **POOLS, **products.GRAMS, **REDUCTIONS, **products.ATTENTION,
+    **products.RECURRENCE, **RESIZING, **SAMPLING, **products.SIGNALS, **CONTROL, **SEQUENCES,
+    **elementwise.DRAWING, **CONTRIB,
 }  # fmt: skip
 
 FOLDED = frozenset(
@@ -99,7 +100,7 @@ def draws_unseeded(graph: Any) -> bool:
     known |= {n.output[0]: a.t for n in nodes_of(graph) for a in n.attribute
               if n.op_type == "Constant" and a.name == "value"}  # fmt: skip
     return any(
-        operator_of(n) in DRAWING
+        operator_of(n) in elementwise.DRAWING
         and all(a.name != "seed" for a in n.attribute)
         and (n.op_type != "Dropout" or _trains(n, known))
         for n in nodes_of(graph)
@@ -331,11 +332,13 @@ _FOLDED_STEPS = 10**8
 """Steps that an operator may take which does not end in a time that its operands' size says."""
 
 _OWN = frozenset(
-    ["Constant", "Shape", "Size", "Slice", *CONTROL, *SEQUENCES, *DRAWING]
+    ["Constant", "Shape", "Size", "Slice", *CONTROL, *SEQUENCES, *elementwise.DRAWING]
 ) - {"Identity"}  # fmt: skip
 """Operators that onnx's reference does not compute, though all operands are known."""
 
-_LATER = frozenset(["DequantizeLinear", *CONVOLUTIONS, *POOLS, *RECURRENCE, *RESIZING, *SAMPLING])
+_LATER = frozenset(
+    ["DequantizeLinear", *CONVOLUTIONS, *POOLS, *products.RECURRENCE, *RESIZING, *SAMPLING]
+)
 """Operators of known operands that the graph computes when it is compiled: a product that reads
 bytes may multiply these, and onnx's reference takes a step of Python for each element of windows.
 """
@@ -592,8 +595,8 @@ def _made(
     if op not in OPERATORS:
         raise view.not_known("what it makes", *taken)
     try:
-        made = called(OPERATORS[op], view)
-    except NodeError:
+        made = elementwise.called(OPERATORS[op], view)
+    except (NodeError, NotKnownError):
         raise
     except _FAULTS as error:
         if isinstance(error, DeviceError):

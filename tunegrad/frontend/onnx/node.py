@@ -301,7 +301,7 @@ class NodeError(ModelError):
     """An error that names the node, or the graph in it, where it happened."""
 
 
-class NotKnownError(NodeError):
+class NotKnownError(ModelError):
     """A value that has to be known when the graph is built depends on inputs of the model.
 
     ``inputs`` are their names.
@@ -312,7 +312,7 @@ class NotKnownError(NodeError):
         self.inputs = inputs
 
 
-def within(place: str, error: ModelError) -> NodeError:
+def within(place: str, error: ModelError) -> ModelError:
     """The same error, saying where it happened."""
     text = f"{place}: {error}"
     if isinstance(error, NotKnownError):

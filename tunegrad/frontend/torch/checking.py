@@ -109,7 +109,6 @@ class FirstCall:
         self._program, self._sources, self._check = program, sources, check
 
     def prepared(self, given: Weights | None, unit: float, run: Run) -> Any:
-        """See ``tunegrad.frontend.model.FirstCall``."""
         held = [self._held(kind, what, given) for kind, what in self._sources]
         versions, known = _versions(held), [""]
 

@@ -21,7 +21,7 @@ import numpy as np
 from tunegrad.errors import InternalError
 from tunegrad.lazy import dataclass
 
-from ..dtypes import BOOL, F32, DType
+from .. import dtypes
 from ..expr import (
     PRODUCTS,
     Apply,
@@ -40,9 +40,9 @@ from ..expr import (
 )
 from ..graph import MOVEMENT, GraphOp, Node
 from ..index import ALWAYS, Index, Range, Valid, as_index, element
-from ..interpret.numeric import compute, convert
+from ..interpret import numeric
 from ..kernel import Axis, Kernel, Param, Reduce, Stage, Store, identity
-from .axes import distinct_leaves, params_of, split_axes
+from . import axes as kernel_axes
 
 # ---- attention
 #
@@ -80,14 +80,16 @@ def is_attention(k: Kernel) -> bool:
     first = {scores.name}
 
     def reads_row(s: Stage) -> bool:
-        return any(isinstance(x, Value) and x.stage in first for x in distinct_leaves(s.expr))
+        return any(
+            isinstance(x, Value) and x.stage in first for x in kernel_axes.distinct_leaves(s.expr)
+        )
 
     return (
         [r.rows > 0 for r in k.reduces] == [True, False, False, True]
         and (top.op, total.op) == (Op.MAX, Op.ADD)
         and sums_products(scores)
         and sums_products(values)
-        and not any(isinstance(x, Value) for x in distinct_leaves(scores.expr))
+        and not any(isinstance(x, Value) for x in kernel_axes.distinct_leaves(scores.expr))
         and all(map(reads_row, (top, total, values)))
     )
 
@@ -125,7 +127,7 @@ def _factors(x: Expr) -> list[tuple[Op, Expr]]:
 
 def _is_constant(x: Expr) -> bool:
     """True if an expression is made of results with one value a point, and of numbers."""
-    leaves = tuple(distinct_leaves(x))
+    leaves = tuple(kernel_axes.distinct_leaves(x))
     return any(isinstance(y, Value) for y in leaves) and all(
         isinstance(y, Const) or (isinstance(y, Value) and not y.index) for y in leaves
     )
@@ -184,13 +186,13 @@ def _placed(x: Expr, env: Mapping[str, Index], more: Mapping[str, list[Axis]]) -
 _ZERO_STAYS = (Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.ABS, Op.FLOOR, Op.ROUND, Op.TF32)
 
 
-def literal(value: float | int | bool, dtype: DType) -> Const:
+def literal(value: float | int | bool, dtype: dtypes.DType) -> Const:
     """The constant as the Python type that ``dtype`` calls for, rounded to what it can hold."""
-    array = convert(np.asarray(value), dtype)
+    array = numeric.convert(np.asarray(value), dtype)
     return Const(array.item(), dtype.compute)
 
 
-def apply_op(op: Op, args: tuple[Expr, ...], dtype: DType) -> Expr:
+def apply_op(op: Op, args: tuple[Expr, ...], dtype: dtypes.DType) -> Expr:
     """``op`` on ``args``, simplified; ``dtype`` is the result's compute type.
 
     Each rule keeps every bit of the result.
@@ -202,7 +204,7 @@ def apply_op(op: Op, args: tuple[Expr, ...], dtype: DType) -> Expr:
     """
     if all(isinstance(a, Const) for a in args):
         arrays = [np.asarray(a.value, a.dtype.numpy) for a in args if isinstance(a, Const)]
-        return Const(compute(op, *arrays).astype(dtype.numpy).item(), dtype)
+        return Const(numeric.compute(op, *arrays).astype(dtype.numpy).item(), dtype)
     if op is Op.MUL and any(_is(a, 1) for a in args):
         return args[1] if _is(args[0], 1) else args[0]
     if op is Op.DIV and isinstance(args[1], Const):
@@ -246,15 +248,15 @@ def _where(c: Expr, a: Expr, b: Expr) -> Expr:
     return Apply(Op.WHERE, (c, a, b), a.dtype)
 
 
-def cast_to(x: Expr, dtype: DType) -> Expr:
+def cast_to(x: Expr, dtype: dtypes.DType) -> Expr:
     """``x`` as ``dtype``, which may be a stored type (f16, bf16)."""
     if x.dtype == dtype:
         return x
     if isinstance(x, Const) and not dtype.is_half:
         return literal(x.value, dtype)
-    if isinstance(x, Cast) and x.dtype == F32 and x.x.dtype == dtype and dtype.is_half:
+    if isinstance(x, Cast) and x.dtype == dtypes.F32 and x.x.dtype == dtype and dtype.is_half:
         return x.x
-    return Cast(cast_to(x, F32) if dtype.is_half else x, dtype)
+    return Cast(cast_to(x, dtypes.F32) if dtype.is_half else x, dtype)
 
 
 def as_compute(x: Expr) -> Expr:
@@ -264,10 +266,10 @@ def as_compute(x: Expr) -> Expr:
 
 def inside(valid: Valid) -> Expr:
     """The condition as an expression."""
-    return Const(not valid.never, BOOL) if valid.always or valid.never else Inside(valid)
+    return Const(not valid.never, dtypes.BOOL) if valid.always or valid.never else Inside(valid)
 
 
-def index_value(index: Index, dtype: DType) -> Expr:
+def index_value(index: Index, dtype: dtypes.DType) -> Expr:
     """An index as a number."""
     return literal(index.const, dtype) if index.is_const else IndexValue(index, dtype)
 
@@ -542,14 +544,14 @@ def draft_kernels(roots: tuple[Node, ...], buffers: Set[Node], *, rows: bool = F
     whole, reads = _factors_apart(
         Kernel((*params, *b.params.values()), axes, (*b.reduces, *stores)), b.reads
     )
-    kernel = split_axes(whole)
+    kernel = kernel_axes.split_axes(whole)
     if rows:
         divided = _with_rows(kernel)
         if not is_attention(divided):
             raise CutError(b.stage_nodes[kernel.reduces[0].name])
     else:
         divided = _divide_axes(kernel, b.stage_nodes)
-    used, looked_up = params_of(divided)
+    used, looked_up = kernel_axes.params_of(divided)
     kept = tuple(p for p in divided.params if p.name in used)
     reads = {name: node for name, node in reads.items() if name in used}
     inlined = tuple(b.inlined.values())
@@ -803,7 +805,9 @@ def _met_by_itself(x: Apply) -> list[str]:
     """The parameters that both factors of a product read, each at its own indices."""
     if x.op not in PRODUCTS:
         return []
-    left, right = ({leaf for leaf in distinct_leaves(a) if isinstance(leaf, Load)} for a in x.args)
+    left, right = (
+        {leaf for leaf in kernel_axes.distinct_leaves(a) if isinstance(leaf, Load)} for a in x.args
+    )
     if left & right:
         return []
     return sorted({load.param for load in left} & {load.param for load in right})
@@ -862,7 +866,7 @@ def _with_own(store: Store, own: tuple[Axis, ...], number: int) -> Store:
 def expr_names(x: Expr, values: dict[str, set[str]]) -> set[str]:
     """Axes an expression depends on, also through the reductions in ``values``."""
     found: set[str] = set()
-    for leaf in distinct_leaves(x):
+    for leaf in kernel_axes.distinct_leaves(x):
         found |= names_of(leaf)
         if isinstance(leaf, Value):
             found |= values[leaf.stage]

@@ -30,30 +30,7 @@ from ..interpret.numeric import Array
 from ..kernel import Kernel, Param, Store
 from ..layout import Layout
 from ..rewrites.ranges import interval
-from .graphs import (
-    SAMPLED_TERMS,
-    At,
-    GraphValues,
-    TooLongError,
-    Unvalidated,
-    borders,
-    drawn_terms,
-    flat_position,
-    is_leaf,
-    sampled,
-    terms_behind,
-)
-from .kernels import (
-    Env,
-    KernelValues,
-    Strides,
-    digits_of,
-    holds_at,
-    may_write,
-    memory_of,
-    position_of,
-    strides_of,
-)
+from . import graphs, kernels
 from .numbers import Number, Numbers, P, deep, sum_of_products, symmetric
 
 _MOST, _LEAST, _POINTS = 128, 2, 3
@@ -220,7 +197,7 @@ def validate_group(group: Group, cone: list[Node]) -> None:
     that is looked at first, and says it all of a single launch; of Winograd's tiles such numbers
     are rounded sums.
     """
-    terms = terms_behind(cone, group.held, group.node, leaves=False)
+    terms = graphs.terms_behind(cone, group.held, group.node, leaves=False)
     exactly = _positions_become_floats(cone)
     try:
         _compare(group, cone, terms, exactly=exactly)
@@ -253,9 +230,9 @@ def _selects(group: Group, cone: list[Node]) -> bool:
 def _compare(group: Group, cone: list[Node], terms: int, *, exactly: bool = False) -> None:
     k = group.launch.kernel
     seed = int.from_bytes(hashlib.sha256(k.key.encode()).digest()[:4], "big")
-    samples, known = min(_MOST, max(_LEAST, SAMPLED_TERMS // terms)), borders(cone)
+    samples, known = min(_MOST, max(_LEAST, graphs.SAMPLED_TERMS // terms)), graphs.borders(cone)
     if len(group.launches) == 1:
-        at = every = sampled(group.node.shape, max(samples, _PLACES), known, seed)
+        at = every = graphs.sampled(group.node.shape, max(samples, _PLACES), known, seed)
         if at and samples < min(_PLACES, len(at[0])):  # of corners most is padding
             at = tuple(i[_CORNERS:][: samples // 2] for i in at)
         count = len(at[0]) if at else 1
@@ -267,20 +244,20 @@ def _compare(group: Group, cone: list[Node], terms: int, *, exactly: bool = Fals
         twice = tuple(np.concatenate((i, i[count - spoiled :])) for i in at) if spoiled else at
         try:
             _Comparison(group, twice, numbers).by_element()
-        except TooLongError:
+        except graphs.TooLongError:
             _compare_terms(group, cone, twice, numbers)
             return
         if every is not at:
             numbers = Numbers.drawn(len(every[0]), seed, exactly=exactly)
-            _compare_terms(group, cone, every, numbers, SAMPLED_TERMS // 2 // len(every[0]))
+            _compare_terms(group, cone, every, numbers, graphs.SAMPLED_TERMS // 2 // len(every[0]))
         return
     # a sum of bytes on floats is compared without roundings: each side has others
     drawn = partial(Numbers.drawn, seed=seed, exactly=exactly, on_purpose=group.on_floats)
-    at = sampled(group.node.shape, _MOST, known, seed)
+    at = graphs.sampled(group.node.shape, _MOST, known, seed)
     numbers = drawn(len(at[0]) if at else 1)
     whole = _Comparison(group, at, numbers)
     whole.written()
-    at = sampled(tuple(a.extent for a in k.axes), min(samples, _POINTS), (), seed)
+    at = graphs.sampled(tuple(a.extent for a in k.axes), min(samples, _POINTS), (), seed)
     numbers = drawn(len(at[0]) if at else 1)
     numbers.patient = True
     work = _Comparison(group, (), numbers)
@@ -288,7 +265,9 @@ def _compare(group: Group, cone: list[Node], terms: int, *, exactly: bool = Fals
     work.by_point({a.name: i for a, i in zip(k.axes, at, strict=True)})
 
 
-def _compare_terms(group: Group, cone: list[Node], at: At, numbers: Numbers, each: int = 0) -> None:
+def _compare_terms(
+    group: Group, cone: list[Node], at: graphs.At, numbers: Numbers, each: int = 0
+) -> None:
     """Compare long reductions by some of their terms; ``each``: about so many.
 
     One kernel folds as many as the graph, in its order or in another one of axes: each is there
@@ -300,7 +279,9 @@ def _compare_terms(group: Group, cone: list[Node], at: At, numbers: Numbers, eac
         for n in cone
         if n.op is GraphOp.REDUCE and (n is group.node or n not in group.held)
     ]
-    numbers.terms = drawn_terms([x for x in (*sums, *axes) if prod(x) > 1], borders(cone), each)
+    numbers.terms = graphs.drawn_terms(
+        [x for x in (*sums, *axes) if prod(x) > 1], graphs.borders(cone), each
+    )
     most = [factorial(max(map(len, x), default=0)) for x in (sums, axes)]
     turns = [*((n, 0) for n in range(most[0])), *((0, n) for n in range(1, most[1]))]
     if len(sums) == len(axes) == 1:  # first those in which both have the same extents
@@ -323,7 +304,7 @@ def _turned(extents: tuple[int, ...], turn: int) -> tuple[int, ...]:
 class _Comparison:
     """Both sides of one group at some elements."""
 
-    def __init__(self, group: Group, at: At, numbers: Numbers) -> None:
+    def __init__(self, group: Group, at: graphs.At, numbers: Numbers) -> None:
         self.group, self.at, self.numbers = group, at, numbers
         self.buffer = group.plan.buffers[group.out]
         self.writers = {i: x for x in group.launches for i in x.writes}
@@ -331,9 +312,9 @@ class _Comparison:
         pairs = zip(launch.kernel.params, launch.args, strict=True)
         param = next(p for p, i in pairs if i == group.out)
         self.stores = [s for s in launch.kernel.stores if s.param == param.name]
-        self.runs: dict[tuple[object, ...], KernelValues] = {}
-        self.strides: dict[int, Strides] = {}
-        self.points: dict[tuple[object, ...], tuple[Env, Array]] = {}
+        self.runs: dict[tuple[object, ...], kernels.KernelValues] = {}
+        self.strides: dict[int, kernels.Strides] = {}
+        self.points: dict[tuple[object, ...], tuple[kernels.Env, Array]] = {}
         self.dtype = group.node.dtype.compute
         whole = (n for n in group.held if group.on_floats and n.dtype == I32)
         self.halves = {n: (1 << _digits(n)) >> 1 for n in whole}
@@ -369,16 +350,16 @@ class _Comparison:
         run = self._kernel(launch, self.numbers, env, 1)
         for s in self.stores:
             if s.axes:
-                raise Unvalidated("a store with axes of its own, of a variant")
+                raise graphs.Unvalidated("a store with axes of its own, of a variant")
             inside = np.broadcast_to(run.holds(s.valid, run.scope), self.numbers.scale.shape)
             at = tuple(run.index(i, run.scope) for i in s.index)
-            offsets = memory_of(at, k.param(s.param).layout, 1)
+            offsets = kernels.memory_of(at, k.param(s.param).layout, 1)
             places.append((s, inside, np.broadcast_to(offsets, inside.shape)))
         chosen = np.concatenate([np.flatnonzero(inside) for _, inside, _ in places])
         if not len(chosen):
             return
         offset = np.concatenate([o[inside] for _, inside, o in places])
-        position = position_of(offset, self.buffer.layout)
+        position = kernels.position_of(offset, self.buffer.layout)
         shape = self.group.node.shape
         if (position >= prod(shape)).any():
             raise WrongPlan(f"plan: {launch} writes outside of {self.buffer}")
@@ -392,35 +373,37 @@ class _Comparison:
             part = np.arange(first, first := first + len(its))
             self._check(s, same[part], part)
 
-    def _strides(self, k: Kernel, s: Store) -> Strides:
+    def _strides(self, k: Kernel, s: Store) -> kernels.Strides:
         if id(s) not in self.strides:
-            self.strides[id(s)] = strides_of(k, s)
+            self.strides[id(s)] = kernels.strides_of(k, s)
         return self.strides[id(s)]
 
-    def _points(self, k: Kernel, s: Store, offset: Array) -> tuple[Env, Array]:
+    def _points(self, k: Kernel, s: Store, offset: Array) -> tuple[kernels.Env, Array]:
         """The point of the axes at which a store writes each of some offsets, and a mask of those
         that it writes. Stores of one kernel most often differ in where they begin alone.
         """
         strides = self._strides(k, s)
         rest = offset - strides.first if strides.first else offset
         if rest.size > _MANY:
-            env, inside = digits_of(k, s, strides, rest)
+            env, inside = kernels.digits_of(k, s, strides, rest)
         else:
             key = id(k), s.axes, strides.terms, rest.shape, rest.tobytes()
             if key not in self.points:
-                self.points[key] = digits_of(k, s, strides, rest)
+                self.points[key] = kernels.digits_of(k, s, strides, rest)
             env, inside = self.points[key]
-        return env, holds_at(s, env, inside)
+        return env, kernels.holds_at(s, env, inside)
 
     def _left(self) -> Array:
         return np.ones(len(self.numbers.scale), np.bool_)
 
     def _offsets(self) -> Array:
-        return np.broadcast_to(memory_of(self.at, self.buffer.layout, 1), self.numbers.scale.shape)
+        return np.broadcast_to(
+            kernels.memory_of(self.at, self.buffer.layout, 1), self.numbers.scale.shape
+        )
 
-    def _wanted(self, numbers: Numbers, at: At) -> Array:
+    def _wanted(self, numbers: Numbers, at: graphs.At) -> Array:
         held = partial(self._held, numbers)
-        found = GraphValues(numbers, held).root(self.group.node, at)
+        found = graphs.GraphValues(numbers, held).root(self.group.node, at)
         return self._kept(numbers, found)
 
     def _kept(self, numbers: Numbers, found: Number) -> Array:
@@ -443,7 +426,9 @@ class _Comparison:
             at = np.flatnonzero(left)[0]
             self._refuse(at, "nothing: no store writes it", int((~left).sum()), len(left))
 
-    def _kernel(self, launch: Launch, numbers: Numbers, env: Any, depth: int) -> KernelValues:
+    def _kernel(
+        self, launch: Launch, numbers: Numbers, env: Any, depth: int
+    ) -> kernels.KernelValues:
         args = {p.name: i for p, i in zip(launch.kernel.params, launch.args, strict=True)}
 
         key: tuple[object, ...] = ()
@@ -459,7 +444,7 @@ class _Comparison:
         buffers, memory = self.group.plan.buffers, self.group.plan.memory
         made = frozenset(n for n, i in args.items() if i in self.writers and not numbers.exactly)
         leaves = frozenset(n for n, i in args.items() if isinstance(buffers[memory(i)].node, Node))
-        run = KernelValues(launch.kernel, numbers, reads, env, depth, made, leaves)
+        run = kernels.KernelValues(launch.kernel, numbers, reads, env, depth, made, leaves)
         if key:
             self.runs[key] = run
         return run
@@ -510,7 +495,7 @@ class _Comparison:
         stores = [(s, self._strides(k, s)) for s in k.stores if s.param == param.name]
         lines = offset.reshape(len(offset), -1)
         low, high, first = lines.min(axis=1), lines.max(axis=1), int(offset.flat[0])
-        stores.sort(key=lambda s: not may_write(s[1], first))
+        stores.sort(key=lambda s: not kernels.may_write(s[1], first))
         total: Any = None
         own, left = False, np.ones(offset.shape, np.bool_)
         for s, strides in stores:
@@ -545,18 +530,22 @@ class _Comparison:
             )
         return cast(Number, total)
 
-    def _held(self, numbers: Numbers, n: Node, at: At, depth: int) -> Number | None:
-        if not is_leaf(n) and n not in self.group.held:
+    def _held(self, numbers: Numbers, n: Node, at: graphs.At, depth: int) -> Number | None:
+        if not graphs.is_leaf(n) and n not in self.group.held:
             return None
         layout = self.layouts.get(n)
-        place = flat_position(at, n.shape) if layout is None else memory_of(at, layout, depth)
+        place = (
+            graphs.flat_position(at, n.shape)
+            if layout is None
+            else kernels.memory_of(at, layout, depth)
+        )
         return self._leaf(n, deep(place, depth), numbers)
 
     def _place(self, n: Node, offset: Array, layout: Layout) -> Array:
         """A number for the element of a node that has this offset in memory: the offset, where all
         of the node's memory has one layout; else its row-major position.
         """
-        return offset if n in self.layouts else position_of(offset, layout)
+        return offset if n in self.layouts else kernels.position_of(offset, layout)
 
     def _leaf(self, n: Node, position: Array, numbers: Numbers) -> Array:
         seed = self.group.held.get(n)
@@ -583,7 +572,7 @@ class _Comparison:
         def parts(channel: Array) -> Array:
             products = []
             for q, factors in enumerate(_elements(made.matrix).T):
-                at = memory_of(made.index(channel, output, q), made.layout, depth)
+                at = kernels.memory_of(made.index(channel, output, q), made.layout, depth)
                 place = self._place(made.node, at, made.memory)
                 window = self._leaf(made.node, place, numbers.of(some))
                 if (part := made.node.dtype.of) is not None:

@@ -56,20 +56,10 @@ from ..graph import (
 )
 from ..interpret.evaluate import evaluate
 from ..interpret.numeric import Array, compute, convert, to_compute
-from ..rewrites.ranges import Guard, guarded, wraps
+from ..rewrites import ranges
 from ..rewrites.sums import chain
-from .graphs import (
-    SAMPLED_TERMS,
-    At,
-    GraphValues,
-    Unvalidated,
-    borders,
-    flat_position,
-    sampled,
-    terms_behind,
-)
+from . import graphs, plans
 from .numbers import Number, Numbers, deep
-from .plans import Group, groups_of, validate_group
 
 _MOST, _LEAST = 64, 2
 """Samples of a node, at most and at least."""
@@ -132,7 +122,7 @@ def _pairs(
 
 
 def check_guards(
-    before: tuple[Node, ...], after: tuple[Node, ...], guards: Sequence[Guard]
+    before: tuple[Node, ...], after: tuple[Node, ...], guards: Sequence[ranges.Guard]
 ) -> None:
     """Compare a graph with what ``ranges.guarded`` made of it, and the guards with its indices.
 
@@ -185,26 +175,28 @@ class _Inputs:
     def all_of(self, n: Node) -> list[int] | None:
         """All elements of a tensor of integers or truths; None if too many, or not worked out."""
         cone = topological((n,))
-        if n.size * terms_behind(cone, (), n) > SAMPLED_TERMS:
+        if n.size * graphs.terms_behind(cone, (), n) > graphs.SAMPLED_TERMS:
             return None
         try:
             return self._all_of(n)
-        except (Unvalidated, RecursionError):
+        except (graphs.Unvalidated, RecursionError):
             return None
 
     def _all_of(self, n: Node) -> list[int]:
         lines = np.unravel_index(np.arange(n.size), n.shape) if n.shape else ()
         at = tuple(np.asarray(i)[None] for i in lines)
-        found = self.numbers.array(GraphValues(self.numbers, self._held).at(n, at, 2), n.dtype, 2)
+        found = self.numbers.array(
+            graphs.GraphValues(self.numbers, self._held).at(n, at, 2), n.dtype, 2
+        )
         return [int(x) for x in np.broadcast_to(found, (1, n.size)).flat]
 
-    def _held(self, n: Node, at: At, depth: int) -> Number | None:
+    def _held(self, n: Node, at: graphs.At, depth: int) -> Number | None:
         if n.op is GraphOp.CONST:
             return _constant(self.numbers, n, at, depth)
         if n.op is not GraphOp.INPUT:
             return None
         place = self.places.setdefault(n, len(self.places))
-        where = deep(flat_position(at, n.shape), depth)
+        where = deep(graphs.flat_position(at, n.shape), depth)
         return self.numbers.leaf(_CASES * place + self.case, where, n.dtype)
 
 
@@ -246,7 +238,7 @@ def _compared(
             pair.compare()
         except WrongPlan as wrong:
             _compare_deeper(pair, wrong, narrow, on_purpose, heights)
-    except Unvalidated as error:
+    except graphs.Unvalidated as error:
         return {f"{made} rewritten to {image}: {error}": None}
     except RecursionError:
         return {f"{made}: operations inside one another, deeper than Python's stack": None}
@@ -274,7 +266,7 @@ def _are_one_constant(made: Node, image: Node) -> bool:
     return True
 
 
-def _wrong(made: Node, image: Node, at: At, same: Array) -> WrongPlan:
+def _wrong(made: Node, image: Node, at: graphs.At, same: Array) -> WrongPlan:
     first = [int(i[np.flatnonzero(~same)[0]]) for i in at]
     return WrongPlan(
         f"graph: element {first} of {_shown(made)} is not what it was rewritten to, "
@@ -287,7 +279,7 @@ def _places(shape: tuple[int, ...]) -> Array:
     """Row-major positions of all elements, or of ``_DRAWN`` ones."""
     if prod(shape) <= _WHOLE:
         return np.arange(prod(shape))
-    return flat_position(sampled(shape, _DRAWN, (), prod(shape)), shape)
+    return graphs.flat_position(graphs.sampled(shape, _DRAWN, (), prod(shape)), shape)
 
 
 def _at(n: Node, places: Array, known: dict[Node, Array | None]) -> Array | None:
@@ -315,7 +307,7 @@ def _worked_out(n: Node, places: Array, known: dict[Node, Array | None]) -> Arra
     if n.op is GraphOp.EXPAND:
         (src,), at = n.srcs, np.unravel_index(places, n.shape)
         moved = tuple(0 * i if s == 1 else i for i, s in zip(at, src.shape, strict=True))
-        return _at(src, flat_position(moved, src.shape), {})
+        return _at(src, graphs.flat_position(moved, src.shape), {})
     return None
 
 
@@ -333,7 +325,7 @@ def _compare_deeper(
             pair.compare()
         except WrongPlan:
             continue
-        except (Unvalidated, RecursionError):
+        except (graphs.Unvalidated, RecursionError):
             break
         return
     raise wrong
@@ -363,10 +355,10 @@ class _Pair:
         if biased:
             _check_wraps(made, image)
         if before is None:
-            count = min(_MOST, max(_LEAST, SAMPLED_TERMS // terms))
+            count = min(_MOST, max(_LEAST, graphs.SAMPLED_TERMS // terms))
             if biased:  # each element of a bias by itself
-                count = min(SAMPLED_TERMS, max(count, *made.shape) + _LEAST)
-            at = sampled(made.shape, count, borders(cone), self.seed)
+                count = min(graphs.SAMPLED_TERMS, max(count, *made.shape) + _LEAST)
+            at = graphs.sampled(made.shape, count, graphs.borders(cone), self.seed)
         else:
             at = self._again(before.differ, cone)
         samples = len(at[0]) if at else 1
@@ -399,19 +391,21 @@ class _Pair:
         self.numbers.patient = True
         self.places: dict[Node, int] = {}
         self.bits: dict[Node, int] = {}  # of ``ends``, by what is of bytes
-        self.values = GraphValues(self.numbers, self._held)
-        self.differ: At = ()
+        self.values = graphs.GraphValues(self.numbers, self._held)
+        self.differ: graphs.At = ()
         self.regular_differ = False
 
-    def _again(self, differ: At, cone: Iterable[Node]) -> At:
+    def _again(self, differ: graphs.At, cone: Iterable[Node]) -> graphs.At:
         """Elements that differ, in several orders. Raises Unvalidated for too many terms."""
         above = set(cone)
         order = [n for n in topological((self.made, self.image)) if n in above]
-        terms = max(terms_behind(order, self.opaque, n) for n in (self.made, self.image))
+        terms = max(graphs.terms_behind(order, self.opaque, n) for n in (self.made, self.image))
         least = len(differ[0]) if differ else 1
         if least * terms > _DEEPER_TERMS:
-            raise Unvalidated(f"{terms} terms of reductions in one another")
-        return tuple(np.resize(i, max(least, min(_MOST, SAMPLED_TERMS // terms))) for i in differ)
+            raise graphs.Unvalidated(f"{terms} terms of reductions in one another")
+        return tuple(
+            np.resize(i, max(least, min(_MOST, graphs.SAMPLED_TERMS // terms))) for i in differ
+        )
 
     def compare(self) -> None:
         """Raise WrongPlan where they ``differ``, or where finite numbers do, ``regular_differ``."""
@@ -430,7 +424,7 @@ class _Pair:
             return found
         return self.numbers.cast(found, dtype.compute, dtype)
 
-    def _held(self, n: Node, at: At, depth: int) -> Number | None:
+    def _held(self, n: Node, at: graphs.At, depth: int) -> Number | None:
         if n.op is GraphOp.CONST:
             return _constant(self.numbers, n, at, depth)
         if n in self.opened and n.op is GraphOp.REDUCE and n.dtype.is_float:
@@ -441,7 +435,7 @@ class _Pair:
         if n.op is not GraphOp.INPUT and n not in self.opaque:
             return None
         place = self.places.setdefault(n, len(self.places))
-        where = deep(flat_position(at, n.shape), depth)
+        where = deep(graphs.flat_position(at, n.shape), depth)
         found = self.numbers.special_leaf(place + 2, where, n.dtype)
         if self.ends is None or n.dtype not in (I8, U8):
             return found
@@ -464,16 +458,16 @@ class _Pair:
         return bool(np.allclose(a, b, rtol=off, atol=off * size, equal_nan=True))
 
 
-def _each_once(at: At) -> At:
+def _each_once(at: graphs.At) -> graphs.At:
     return tuple(np.unique(np.stack(at), axis=1)) if at else ()
 
 
-def _constant(numbers: Numbers, n: Node, at: At, depth: int) -> Number:
+def _constant(numbers: Numbers, n: Node, at: graphs.At, depth: int) -> Number:
     """Elements of a constant, which are what they are."""
     array = cast(ConstData, n.arg).array
     if array.size != n.size:
-        raise Unvalidated("a constant whose elements are gone")
-    found = array.reshape(-1)[deep(flat_position(at, n.shape), depth)]
+        raise graphs.Unvalidated("a constant whose elements are gone")
+    found = array.reshape(-1)[deep(graphs.flat_position(at, n.shape), depth)]
     if n.dtype.is_pair:
         low, high = (numbers.residues(compute(x, found)) for x in (Op.LOW, Op.HIGH))
         return np.asarray(low | high << np.uint64(31))
@@ -521,7 +515,7 @@ def _check_wraps(made: Node, image: Node) -> None:
     total = chain(image)[0].srcs[0]
     while total.op is GraphOp.CAST or total.op in MOVEMENT:
         total = total.srcs[0]
-    if total.dtype.is_int and total.op is GraphOp.MAP and wraps(total):
+    if total.dtype.is_int and total.op is GraphOp.MAP and ranges.wraps(total):
         raise WrongPlan(f"graph: {_shown(made)} became {_shown(image)}, whose integers may wrap")
 
 
@@ -642,11 +636,13 @@ def validated(plan: LaunchPlan, outputs: tuple[Node, ...] | None = None) -> Laun
     return plan
 
 
-def validated_guards(outputs: tuple[Node, ...]) -> tuple[tuple[Node, ...], tuple[Guard, ...]]:
+def validated_guards(
+    outputs: tuple[Node, ...],
+) -> tuple[tuple[Node, ...], tuple[ranges.Guard, ...]]:
     """A graph without WITHIN nodes and its guards, as ``ranges.guarded``, which are compared with
     it. Raises WrongPlan, and IndexOutOfRange as that.
     """
-    after, guards = guarded(outputs)
+    after, guards = ranges.guarded(outputs)
     if after != outputs:
         check_guards(outputs, after, guards)
     return after, guards
@@ -719,7 +715,7 @@ def validation(plan: LaunchPlan, outputs: tuple[Node, ...] | None = None) -> Val
         plan.verify()
     if outputs is not None:
         _check_outputs(plan, outputs)
-    groups = list(groups_of(plan))
+    groups = list(plans.groups_of(plan))
     with _lock:
         found = _found(groups)
     left_out = ((g.launch.name, why) for g, why in zip(groups, found, strict=True) if why)
@@ -736,10 +732,10 @@ def _check_outputs(plan: LaunchPlan, outputs: tuple[Node, ...]) -> None:
             raise WrongPlan(f"plan: output {plan.buffers[i]} stands for {n}, and is {o}")
 
 
-def _found(groups: Sequence[Group]) -> list[str]:
+def _found(groups: Sequence[plans.Group]) -> list[str]:
     """Reasons why buffers can not be validated; "" for one that is right. Raises WrongPlan."""
     keys = [g.key for g in groups]
-    new: dict[str, tuple[Group, list[Node]]] = {}
+    new: dict[str, tuple[plans.Group, list[Node]]] = {}
     texts: dict[int, str] = {}
     for i, (group, key) in enumerate(zip(groups, keys, strict=True)):
         if key not in _by_node.setdefault(group.node, {}):
@@ -757,7 +753,7 @@ def _found(groups: Sequence[Group]) -> list[str]:
     ]
 
 
-def _validated(new: Mapping[str, tuple[Group, list[Node]]]) -> set[str]:
+def _validated(new: Mapping[str, tuple[plans.Group, list[Node]]]) -> set[str]:
     """Learn what is not known in this process: from disk, where a plan had all of it, or by
     validating each. Returns those for which this caller's stack was too deep: another's may do.
     """
@@ -769,9 +765,9 @@ def _validated(new: Mapping[str, tuple[Group, list[Node]]]) -> set[str]:
     deep = set()
     for text, (group, cone) in new.items():
         try:
-            validate_group(group, cone)
+            plans.validate_group(group, cone)
             _by_text[text] = ""
-        except Unvalidated as error:
+        except graphs.Unvalidated as error:
             _by_text[text] = " ".join(str(error).split())
         except RecursionError:
             deep.add(text)

@@ -14,28 +14,8 @@ from .loops import Fuse, Group, Local, Pad, Reorder, Thread, Tile, Unroll, Upcas
 from .tensorcore import Tensorcore
 
 __all__ = [
-    "ACTIONS",
-    "Action",
-    "ActionObserver",
-    "Epilogue",
-    "Fuse",
-    "Group",
-    "Keep",
-    "Local",
-    "Pad",
-    "Pipeline",
-    "Prefetch",
-    "Reorder",
-    "Stage",
-    "Stream",
-    "Tensorcore",
-    "Thread",
-    "Tile",
-    "Unroll",
-    "Upcast",
-    "Vectorize",
-    "action_names",
-    "apply_actions",
-    "parse_actions",
+    "ACTIONS", "Action", "ActionObserver", "Epilogue", "Fuse", "Group", "Keep", "Local", "Pad",
+    "Pipeline", "Prefetch", "Reorder", "Stage", "Stream", "Tensorcore", "Thread", "Tile",
+    "Unroll", "Upcast", "Vectorize", "action_names", "apply_actions", "parse_actions",
     "print_actions",
-]
+]  # fmt: skip

@@ -22,38 +22,16 @@ from functools import partial
 from itertools import product
 from math import prod
 
-from tunegrad.ir.dtypes import F32, F64, I32, DType
-from tunegrad.ir.expr import Apply, Expr, Op, Value, leaves
+from tunegrad.ir import dtypes, expr, looptree
+from tunegrad.ir import program as ir
 from tunegrad.ir.index import ALWAYS, NEVER, Index, Range, Valid, as_index, var
 from tunegrad.ir.kernel import Reduce, Store, identity
-from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, TileLoops
-from tunegrad.ir.program import (
-    Alloc,
-    Barrier,
-    For,
-    If,
-    MatMul,
-    Pipeline,
-    Register,
-    VType,
-    Write,
-)
 from tunegrad.lazy import dataclass
 
-from ..staging import ROW, StagedCopy, kept_of, row_scratch, staged_epilogue
+from .. import staging
+from . import copies as item_copies
+from . import reductions, units
 from .builder import Builder, Known
-from .copies import copies_ahead, emit_copies, slice_alloc, store_by_slices
-from .reductions import (
-    Cut,
-    Exchange,
-    Shares,
-    cut_of,
-    exchanges,
-    has_wide_partials,
-    on_first,
-    on_items,
-)
-from .units import Fragments, Tiles
 from .values import (
     AxisShape,
     Over,
@@ -91,7 +69,7 @@ class Where:
 class Blocks:
     """The cut of a chain, and code that begins and ends a block of accumulators, all or some."""
 
-    cut: Cut
+    cut: reductions.Cut
     begin: Callable[..., None]
     end: Callable[..., None]
 
@@ -119,12 +97,13 @@ class Sums:
 
     stage: int
     reduce: Reduce
-    vtype: VType
+    vtype: ir.VType
     spread: list[Point]
 
 
 _WORDS = {
-    (Op.DOT2, F32): Op.DOT2_ADD, (Op.DOT4, I32): Op.DOT4_ADD, (Op.DOT2I, I32): Op.DOT2I_ADD,
+    (expr.Op.DOT2, dtypes.F32): expr.Op.DOT2_ADD, (expr.Op.DOT4, dtypes.I32): expr.Op.DOT4_ADD,
+    (expr.Op.DOT2I, dtypes.I32): expr.Op.DOT2I_ADD,
 }  # fmt: skip
 """Products of words, and the type of their sum, in one operation with it."""
 
@@ -134,15 +113,15 @@ class Region:
 
     def __init__(
         self,
-        tree: LoopTree,
+        tree: looptree.LoopTree,
         builder: Builder,
-        plans: dict[tuple[int, str], StagedCopy],
+        plans: dict[tuple[int, str], staging.StagedCopy],
         shapes: dict[str, AxisShape],
     ) -> None:
         self.tree, self.b, self.plans, self.shapes = tree, builder, plans, shapes
         self.lanes_of = [tree.lane_loop(i) for i in range(len(tree.kernel.stages))]
         self.over = Over(tree)
-        self.allocs: list[Alloc] = []
+        self.allocs: list[ir.Alloc] = []
         self.results: dict[tuple[str, Point], Result] = {}
         self.assumed = self.refuted = NOTHING
         """Conditions that are known to hold here, and to hold nowhere here."""
@@ -151,11 +130,13 @@ class Region:
         """
         self.together: dict[tuple[frozenset[str], frozenset[str]], Values] = {}
         for made in tree.kept:
-            kept = kept_of(tree, made)
-            self.allocs.append(Alloc(kept.buffer, kept.dtype, kept.size, "thread"))
-        self.staged_epilogue = staged_epilogue(tree, tree.epilogue) if tree.epilogue else None
+            kept = staging.kept_of(tree, made)
+            self.allocs.append(ir.Alloc(kept.buffer, kept.dtype, kept.size, "thread"))
+        self.staged_epilogue = (
+            staging.staged_epilogue(tree, tree.epilogue) if tree.epilogue else None
+        )
         if self.staged_epilogue is not None:
-            self.allocs.append(slice_alloc(self.staged_epilogue))
+            self.allocs.append(item_copies.slice_alloc(self.staged_epilogue))
 
     def emit(self) -> None:
         """The region, without conditions that always hold, split into full and remainder tiles."""
@@ -212,16 +193,18 @@ class Region:
         if self.tree.partial:
             return
         if self.staged_epilogue is not None:
-            store_by_slices(
+            item_copies.store_by_slices(
                 self.tree, self.b, self.staged_epilogue, self.results, self.values_knowing
             )
             return
         for i, s in enumerate(self.tree.kernel.stages):
             if isinstance(s, Store):
                 self.store_stage(i, s, limits)
-        shared = any(a.space == "shared" and a.name.endswith(ROW) for a in self.allocs)
-        if shared and any(x.kind is LoopKind.SERIAL and x.extent > 1 for x in self.tree.outer):
-            self.b.add(Barrier())  # before the next rows
+        shared = any(a.space == "shared" and a.name.endswith(staging.ROW) for a in self.allocs)
+        if shared and any(
+            x.kind is looptree.LoopKind.SERIAL and x.extent > 1 for x in self.tree.outer
+        ):
+            self.b.add(ir.Barrier())  # before the next rows
 
     # ---- reductions
 
@@ -243,7 +226,7 @@ class Region:
         if special or r.rows or s.rows or any(n in (first, i) for n, _ in self.plans):
             return False
         made = {x.name for _, x in run}
-        if any(isinstance(x, Value) and x.stage in made for x in leaves(s.expr)):
+        if any(isinstance(x, expr.Value) and x.stage in made for x in expr.leaves(s.expr)):
             return False
         return self._chain_form(first, r) == self._chain_form(i, s)
 
@@ -252,7 +235,7 @@ class Region:
         own, places = self.tree.own(i), {a.name: n for n, a in enumerate(s.axes)}
         if self.own_items(i) is not None or any(len(x.axes) > 1 for x in own):
             return i
-        cut, at = cut_of(self.tree, i), {x.name: n for n, x in enumerate(own)}
+        cut, at = reductions.cut_of(self.tree, i), {x.name: n for n, x in enumerate(own)}
         loops = [(x.kind, x.extent, places.get(x.axes[0]), self.step(x)) for x in own]
         shapes = [self.shapes.get(a.name) for a in s.axes]
         tails = [x and (x.mode, x.tile, x.rest, x.extent) for x in shapes]
@@ -289,7 +272,7 @@ class Region:
         return {b.name: at[a.name] for a, b in pairs if a.name in at}
 
     def reduce(self, i: int, s: Reduce, limits: Limits) -> None:
-        if isinstance(self.tree.matrix, TileLoops):
+        if isinstance(self.tree.matrix, looptree.TileLoops):
             self._in_tiles(i, s, limits)
             return
         if s.rows:
@@ -303,8 +286,8 @@ class Region:
     def _row(self, i: int, s: Reduce, limits: Limits) -> None:
         """A reduction for every element of a row, whose results go to scratch."""
         tree, b, lane = self.tree, self.b, self.lanes_of[i]
-        row = row_scratch(tree, s.name)
-        self.allocs.append(Alloc(row.buffer, row.dtype, row.size, row.space))
+        row = staging.row_scratch(tree, s.name)
+        self.allocs.append(ir.Alloc(row.buffer, row.dtype, row.size, row.space))
         around = len([x for x in self.serial(i) if not x.reduce])
         registers = [x for x in tree.own(i) if x.kind.is_register and not x.reduce]
         along = lane is not None and not lane.reduce
@@ -328,11 +311,11 @@ class Region:
 
         local = self.own_items(i)
         if local is None:
-            on_first(tree, b, whole)
+            reductions.on_first(tree, b, whole)
         else:
-            on_items(tree, b, local, whole, once=True)
+            reductions.on_items(tree, b, local, whole, once=True)
         if row.space == "shared":
-            b.add(Barrier())
+            b.add(ir.Barrier())
 
     def _fold(self, i: int, s: Reduce, where: Where, points: list[Point]) -> None:
         """The loops of what is folded; the results at ``points`` are known then."""
@@ -351,8 +334,8 @@ class Region:
     def _begun(self, i: int, s: Reduce, points: list[Point]) -> Sums:
         """The accumulators of a reduction, which hold nothing yet."""
         tree, b, lane = self.tree, self.b, self.lanes_of[i]
-        copies = [x for x in tree.own(i) if x.kind is LoopKind.UPCAST and x.reduce]
-        vtype = VType(s.dtype, lane.extent if lane else 1)
+        copies = [x for x in tree.own(i) if x.kind is looptree.LoopKind.UPCAST and x.reduce]
+        vtype = ir.VType(s.dtype, lane.extent if lane else 1)
         spread = self.points(copies, {}, lane)
         for p in points:
             for c in spread:
@@ -365,7 +348,7 @@ class Region:
 
     def _in_tiles(self, i: int, s: Reduce, limits: Limits) -> None:
         """A sum in tile registers, whose rows are loaded where they are read."""
-        tiles = Tiles(self.tree, self.b, partial(self.new_values, i), i, limits)
+        tiles = units.Tiles(self.tree, self.b, partial(self.new_values, i), i, limits)
         self.allocs.append(tiles.scratch)
         tiles.emit(lambda update: self.loops(i, 0, {}, limits, update))
         points = self.points(list(self.tree.shared_registers), limits, self.lanes_of[i])
@@ -378,7 +361,7 @@ class Region:
         self, i: int, where: Where, chains: Sequence[Sums], points: list[Point], body: Body
     ) -> None:
         """The loops of reductions like stage ``i``; wide registers take cut chains' block sums."""
-        b, cut = self.b, cut_of(self.tree, i)
+        b, cut = self.b, reductions.cut_of(self.tree, i)
         if cut is None:
             self.loops(i, where.at, where.env, where.limits, lambda e, n: body(e, n, None))
             return
@@ -388,9 +371,11 @@ class Region:
             for p in points
             for c in x.spread
         }
-        wides = {name: VType(cut.wide, vtype.lanes) for name, vtype in types.items()}
+        wides = {name: ir.VType(cut.wide, vtype.lanes) for name, vtype in types.items()}
         ahead = self.tree.pipelined is not None and self.tree.pipelined[0] == cut.loop
-        in_turn = cut.wide == F32 and not cut.copies and not ahead  # one begins where one ends
+        in_turn = (
+            cut.wide == dtypes.F32 and not cut.copies and not ahead
+        )  # one begins where one ends
         before: dict[str, Known] = {}
         for name, wide in wides.items() if not in_turn else ():
             b.register(f"{name}.wide", wide, 0.0)
@@ -400,22 +385,22 @@ class Region:
                 vtype = types[name]
                 if in_turn:
                     before[name] = b.read(name, vtype)
-                b.add(Write(name, b.number(0.0, vtype.dtype, vtype.lanes), vtype))
+                b.add(ir.Write(name, b.number(0.0, vtype.dtype, vtype.lanes), vtype))
 
         def end(*names: str) -> None:
             for name in names or types:
                 part, to = b.read(name, types[name]), name if in_turn else f"{name}.wide"
                 old = before[name] if in_turn else b.read(to, wides[name])
-                both = [old, self._as(part, F32, cut.wide)]
-                total, _ = b.compute(Op.ADD, both, [cut.wide] * 2, cut.wide)
-                b.add(Write(to, total, wides[name]))
+                both = [old, self._as(part, dtypes.F32, cut.wide)]
+                total, _ = b.compute(expr.Op.ADD, both, [cut.wide] * 2, cut.wide)
+                b.add(ir.Write(to, total, wides[name]))
 
         blocks = Blocks(cut, begin, end)
         run = where.at, where.env, where.limits, lambda e, n: body(e, n, blocks)
         blocks.emit("", lambda: self.loops(i, *run, blocks))
         for name, wide in wides.items() if not in_turn else ():
-            total = self._as(b.read(f"{name}.wide", wide), cut.wide, F32)
-            b.add(Write(name, total[0], types[name]))
+            total = self._as(b.read(f"{name}.wide", wide), cut.wide, dtypes.F32)
+            b.add(ir.Write(name, total[0], types[name]))
 
     def _update(self, sums: Sums, env: Env, limits: Limits, blocks: Blocks | None) -> None:
         i, s, vtype = sums.stage, sums.reduce, sums.vtype
@@ -429,7 +414,7 @@ class Region:
         guard = guard.substitute(dict(tree.index)).substitute(env)
         shared_names = {x.name for x in tree.shared_registers}
         rows = {x.name for x in own if not x.reduce}
-        upcasts = {x.name for x in own if x.kind is LoopKind.UPCAST and x.reduce}
+        upcasts = {x.name for x in own if x.kind is looptree.LoopKind.UPCAST and x.reduce}
         parts = shared_names, rows, upcasts
         added = Counter[str]()
         for p in self.points([*own, *tree.shared_registers], limits, lane):
@@ -448,37 +433,46 @@ class Region:
             held = fix_valid(guard, p)
             if not held.always:
                 new = b.select(b.test(held, values.lane, values.lanes), new, old, s.dtype)
-            b.add(Write(name, b.splat(new, s.dtype, vtype.lanes), vtype))
+            b.add(ir.Write(name, b.splat(new, s.dtype, vtype.lanes), vtype))
 
-    def _by_unit(self, i: int, s: Reduce, env: Env, vtype: VType) -> None:
+    def _by_unit(self, i: int, s: Reduce, env: Env, vtype: ir.VType) -> None:
         """One product of a matrix unit for every point of the other registers."""
         tree, b = self.tree, self.b
-        unit = Fragments(tree, b, partial(self.new_values, i), env)
+        unit = units.Fragments(tree, b, partial(self.new_values, i), env)
         registers = (x for x in (*tree.own(i), *tree.shared_registers) if x.kind.is_register)
         for p in self.points([x for x in registers if unit.is_free(x)], {}, None):
             a, c = unit.rows(p), unit.columns(p)
             names = [_register(s.name, unit.placed(p, *at)) for at in unit.places()]
             held = tuple([b.read(name, vtype)[0] for name in names])
             made = tuple(b.new() for _ in names)
-            b.add(MatMul(made, unit.unit, a, c, held, vtype))
+            b.add(ir.MatMul(made, unit.unit, a, c, held, vtype))
             for name, new in zip(names, made, strict=True):
-                b.add(Write(name, new, vtype))
+                b.add(ir.Write(name, new, vtype))
 
     def _fold_in(
         self, values: Values, s: Reduce, old: Known, p: Point, active: int | None
     ) -> Known:
         """op(old, expr), as one FMA for a sum of products, one of ``_WORDS`` for one of words."""
-        x: Expr = s.expr
+        x: expr.Expr = s.expr
         if values.kept_here is not None:
             value = values.emit(x, p, active)
             buffer, offset, dtype = values.kept_here
             self.b.store(buffer, fix(offset, p), ALWAYS, value, dtype, values.lane, values.lanes)
             return self.b.compute(s.op, [old, value], [s.dtype] * 2, s.dtype)
-        if s.op is Op.ADD and s.dtype.is_float and isinstance(x, Apply) and x.op is Op.MUL:
+        if (
+            s.op is expr.Op.ADD
+            and s.dtype.is_float
+            and isinstance(x, expr.Apply)
+            and x.op is expr.Op.MUL
+        ):
             a, c = (values.emit(y, p, active) for y in x.args)
-            return self.b.compute(Op.FMA, [a, c, old], [s.dtype] * 3, s.dtype)
-        words = _WORDS.get((x.op, s.dtype)) if s.op is Op.ADD and isinstance(x, Apply) else None
-        if words is not None and isinstance(x, Apply):
+            return self.b.compute(expr.Op.FMA, [a, c, old], [s.dtype] * 3, s.dtype)
+        words = (
+            _WORDS.get((x.op, s.dtype))
+            if s.op is expr.Op.ADD and isinstance(x, expr.Apply)
+            else None
+        )
+        if words is not None and isinstance(x, expr.Apply):
             both = [values.emit(y, p, active) for y in x.args]
             types = [*(y.dtype for y in x.args), s.dtype]
             return self.b.compute(words, [*both, old], types, s.dtype)
@@ -493,31 +487,31 @@ class Region:
                 for j in range(0, len(totals) - 1, 2)
             ]
             totals = paired + totals[len(totals) // 2 * 2 :]
-        if lane is not None and lane.kind is LoopKind.GROUP:
+        if lane is not None and lane.kind is looptree.LoopKind.GROUP:
             return b.fold(s.op, totals[0], s.dtype)
         return totals[0]
 
     def _over_items(
-        self, sums: Sums, local: Loop, where: Where, points: list[Point],
+        self, sums: Sums, local: looptree.Loop, where: Where, points: list[Point],
         body: Body,
     ) -> None:  # fmt: skip
         """Each work-item folds its share; then shares are folded, in their warp or in memory."""
         i, s, vtype, spread = sums.stage, sums.reduce, sums.vtype, sums.spread
         lane = self.lanes_of[i]
         name = lane.name if lane else ""
-        shares: Exchange | Shares
-        if exchanges(self.tree):
+        shares: reductions.Exchange | reductions.Shares
+        if reductions.exchanges(self.tree):
             registers = [_register(s.name, p + spread[0]) for p in points]
-            shares = Exchange(self.tree, self.b, s, local, vtype, name, registers)
+            shares = reductions.Exchange(self.tree, self.b, s, local, vtype, name, registers)
         else:
-            shares = Shares(self.tree, self.b, s, local, vtype, name, len(points))
+            shares = reductions.Shares(self.tree, self.b, s, local, vtype, name, len(points))
         self.allocs += shares.allocs
 
         def share() -> None:
             self._chain(i, where, [sums], points, body)
             shares.keep([self._combine(sums, p) for p in points])
 
-        on_items(self.tree, self.b, local, share)
+        reductions.on_items(self.tree, self.b, local, share)
         for p, total in zip(points, shares.fold(), strict=True):
             self.results[(s.name, p)] = total
 
@@ -551,18 +545,20 @@ class Region:
         store = next(x for x in whole if tree.kernel.param(x.param).dtype == s.dtype)
         at = tree.kernel.stages.index(store)
         dtype, buffer = s.dtype, store.param
-        if has_wide_partials(tree, i):
-            dtype, buffer = F64, f"{s.name}.partial"
-            self.allocs.append(Alloc(buffer, F64, tree.kernel.param(store.param).size, "team"))
+        if reductions.has_wide_partials(tree, i):
+            dtype, buffer = dtypes.F64, f"{s.name}.partial"
+            self.allocs.append(
+                ir.Alloc(buffer, dtypes.F64, tree.kernel.param(store.param).size, "team")
+            )
         kept: dict[Point, str] = {}
         lanes = tree.lane_loop(at)
-        vtype = VType(dtype, lanes.extent if lanes else 1)
+        vtype = ir.VType(dtype, lanes.extent if lanes else 1)
         for p in points:
             kept[p] = f"{s.name}.sum{len(kept)}"
-            b.add(Register(kept[p], vtype))
+            b.add(ir.Register(kept[p], vtype))
             found = self.results[(s.name, p)]
             part = self._as(known(found), s.dtype, dtype)
-            b.add(Write(kept[p], b.splat(part, dtype, vtype.lanes), vtype))
+            b.add(ir.Write(kept[p], b.splat(part, dtype, vtype.lanes), vtype))
 
         def add_earlier() -> None:
             values = self.values(at, {})
@@ -572,7 +568,7 @@ class Region:
                 offset, valid = self.target_at(values, target, p, self.active(lanes, p, limits))
                 earlier = b.load(buffer, offset, valid, dtype, values.lane, values.lanes)
                 total, _ = b.compute(s.op, [earlier, old], [dtype] * 2, dtype)
-                b.add(Write(kept[p], total, vtype))
+                b.add(ir.Write(kept[p], total, vtype))
 
         def keep() -> None:
             values = self.values(at, {})
@@ -592,14 +588,14 @@ class Region:
         self.branch(first, lambda: None, add_earlier)
         self.branch(last, finish, keep)
 
-    def _as(self, value: Known, have: DType, dtype: DType) -> Known:
+    def _as(self, value: Known, have: dtypes.DType, dtype: dtypes.DType) -> Known:
         return value if have == dtype else self.b.convert(value, dtype)
 
     # ---- stores
 
-    def own_items(self, i: int) -> Loop | None:
+    def own_items(self, i: int) -> looptree.Loop | None:
         """The loop of a stage that work-items share out."""
-        return next((x for x in self.tree.own(i) if x.kind is LoopKind.LOCAL), None)
+        return next((x for x in self.tree.own(i) if x.kind is looptree.LoopKind.LOCAL), None)
 
     def target(self, values: Values, s: Store) -> tuple[Index, Valid]:
         """The offset that a store writes, and the condition on it, over loops."""
@@ -634,13 +630,15 @@ class Region:
 
         local = self.own_items(i)
         if local is None:
-            on_first(tree, self.b, lambda: self.loops(i, 0, {}, limits, body))
+            reductions.on_first(tree, self.b, lambda: self.loops(i, 0, {}, limits, body))
         else:
-            on_items(tree, self.b, local, lambda: self.loops(i, 0, {}, limits, body), once=True)
+            reductions.on_items(
+                tree, self.b, local, lambda: self.loops(i, 0, {}, limits, body), once=True
+            )
 
     # ---- loops of a stage, and the points of its registers
 
-    def step(self, loop: Loop) -> int:
+    def step(self, loop: looptree.Loop) -> int:
         return self.tree.axis_index(loop.axes[0]).coefficient(loop.name) or 0
 
     def tile(self, axis: str) -> int:
@@ -655,14 +653,16 @@ class Region:
         else:
             body = self.block(yes)
             orelse = self.block(no) if no is not None else ()
-            self.b.add(If(valid, body, orelse))
+            self.b.add(ir.If(valid, body, orelse))
 
     def block(self, emit: Callable[[], None]) -> tuple:  # type: ignore[type-arg]
         self.b.open()
         emit()
         return self.b.close()
 
-    def points(self, loops: list[Loop], limits: Limits, lane: Loop | None) -> list[Point]:
+    def points(
+        self, loops: list[looptree.Loop], limits: Limits, lane: looptree.Loop | None
+    ) -> list[Point]:
         scalars = [x for x in loops if x is not lane]
         points = product(*([(x.name, v) for v in range(x.extent)] for x in scalars))
         if not limits:
@@ -673,7 +673,7 @@ class Region:
             if all(offset_at(self.tree, axis, p) < rest for axis, rest in limits.items())
         ]
 
-    def active(self, lane: Loop | None, point: Point, limits: Limits) -> int | None:
+    def active(self, lane: looptree.Loop | None, point: Point, limits: Limits) -> int | None:
         """Number of lanes inside a limited axis; None for all."""
         if lane is None or lane.axes[0] not in limits:
             return None
@@ -706,8 +706,8 @@ class Region:
         known = assumed, self.refuted
         return Values(self.tree, self.b, self.plans, self.shapes, i, env, known, self.over)
 
-    def serial(self, i: int) -> list[Loop]:
-        return [x for x in self.tree.own(i) if x.kind is LoopKind.SERIAL]
+    def serial(self, i: int) -> list[looptree.Loop]:
+        return [x for x in self.tree.own(i) if x.kind is looptree.LoopKind.SERIAL]
 
     def loops(
         self, i: int, at: int, env: Env, limits: Limits, body: Callable[[Env, Limits], None],
@@ -736,7 +736,7 @@ class Region:
 
         def whole(env: Env, limits: Limits) -> None:
             here = [p for p in self.plans.values() if p.staged.at == loop.name]
-            emit_copies(self.tree, self.b, here, env, True)
+            item_copies.emit_copies(self.tree, self.b, here, env, True)
             self.loops(i, at + 1, env, limits, body, blocks, upto)
 
         def last(env: Env, limits: Limits) -> None:
@@ -762,7 +762,7 @@ class Region:
                 self._in_blocks(loop, stops, env, blocks, lambda env: inside(env, limits))
             else:
                 self.b.add(
-                    For(loop.name, loop.extent, stops, self.block(lambda: inside(env, limits)))
+                    ir.For(loop.name, loop.extent, stops, self.block(lambda: inside(env, limits)))
                 )
         if (
             shape is not None
@@ -773,7 +773,7 @@ class Region:
             self._peel(loop, shape, env, limits, last)
 
     def _pipelined(
-        self, loop: Loop, env: Env, blocks: Blocks | None, inside: Callable[[], None]
+        self, loop: looptree.Loop, env: Env, blocks: Blocks | None, inside: Callable[[], None]
     ) -> None:
         """A loop whose copies run ahead; a chain that is cut at it is flushed inside."""
         slots = self.tree.pipelined[1] if self.tree.pipelined else 1
@@ -786,8 +786,8 @@ class Region:
                 last = Range(var(loop.name, loop.extent) % step, step - 1, step)
                 self.branch(Valid((last,)), blocks.flush, None)
 
-        copies = copies_ahead(self.tree, self.b, plans, env)
-        pipeline = Pipeline(loop.name, loop.extent, slots, copies, self.block(body))
+        copies = item_copies.copies_ahead(self.tree, self.b, plans, env)
+        pipeline = ir.Pipeline(loop.name, loop.extent, slots, copies, self.block(body))
         if blocks is None:
             self.b.add(pipeline)
         else:
@@ -795,7 +795,7 @@ class Region:
 
     def _in_blocks(
         self,
-        loop: Loop,
+        loop: looptree.Loop,
         stops: tuple[Index, ...],
         env: Env,
         blocks: Blocks,
@@ -812,15 +812,15 @@ class Region:
 
         def one() -> None:
             body = self.block(lambda: inside({**env, loop.name: block * step + count}))
-            loop_of_steps = For(f"{loop.name}.step", step, (as_index(step), *left), body)
+            loop_of_steps = ir.For(f"{loop.name}.step", step, (as_index(step), *left), body)
             blocks.emit(loop.name, lambda: self.b.add(loop_of_steps))
 
         rounded = tuple((x + (step - 1)) // step for x in stops)
-        self.b.add(For(f"{loop.name}.block", block.hi + 1, rounded, self.block(one)))
+        self.b.add(ir.For(f"{loop.name}.block", block.hi + 1, rounded, self.block(one)))
 
     def _peel(
         self,
-        loop: Loop,
+        loop: looptree.Loop,
         shape: AxisShape,
         env: Env,
         limits: Limits,

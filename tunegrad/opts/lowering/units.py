@@ -9,22 +9,13 @@ from itertools import product
 from math import prod
 
 from tunegrad.errors import IllegalAction, InternalError
+from tunegrad.ir import program as ir
 from tunegrad.ir.dtypes import DTYPES, F32
 from tunegrad.ir.expr import Load, Op
 from tunegrad.ir.index import ALWAYS, Index, as_index, var
 from tunegrad.ir.kernel import Reduce
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, MatrixTile, TileLoops
 from tunegrad.ir.pipelines import REGISTER_BYTES, ROW_BYTES, is_aligned
-from tunegrad.ir.program import (
-    Alloc,
-    MatLoad,
-    TileConfig,
-    TileLoad,
-    TileMul,
-    TileStore,
-    TileZero,
-    VType,
-)
 from tunegrad.ir.target import MatrixUnit
 from tunegrad.lazy import dataclass
 
@@ -211,11 +202,11 @@ class Fragments:
         self, plan: StagedCopy, offset: Index, count: int, transposed: bool
     ) -> tuple[int, ...]:
         """The values of one load, which a block does once."""
-        b, vtype = self.b, VType(plan.dtype, self.unit.packed)
+        b, vtype = self.b, ir.VType(plan.dtype, self.unit.packed)
         keys = [("matrices", plan.staged.buffer, offset, transposed, i) for i in range(count)]
         if b.find(keys[0]) is None:
             ids = tuple(b.new() for _ in keys)
-            b.add(MatLoad(ids, plan.staged.buffer, offset, vtype, transposed))
+            b.add(ir.MatLoad(ids, plan.staged.buffer, offset, vtype, transposed))
             for key, i in zip(keys, ids, strict=True):
                 b.remember(key, (i, vtype.lanes))
         return tuple(b.known[key][0] for key in keys)
@@ -294,27 +285,27 @@ class Tiles:
     # what the region calls
 
     @property
-    def scratch(self) -> Alloc:
+    def scratch(self) -> ir.Alloc:
         """The scratch in which tiles become vectors."""
         free = [x for x in self.tree.shared_registers if self._is_free(x)]
         size = prod(x.extent for x in free) * self._tile_size
-        return Alloc(self._buffer, DTYPES[self.loops.unit.dtypes[1]], size, "thread")
+        return ir.Alloc(self._buffer, DTYPES[self.loops.unit.dtypes[1]], size, "thread")
 
     def emit(self, body: Callable[[Callable[[Env, Limits], None]], None]) -> None:
         """The tiles of results; ``body`` runs the stage's loops around a function of its own."""
         self.b.open()
         for tile in self.sums.values():
-            self.b.add(TileZero(tile))
+            self.b.add(ir.TileZero(tile))
         body(self.update)
         unit, buffer = self.loops.unit, self._buffer
         m, n = var(self.loops.m, self._most_rows), var(self.loops.n, unit.shape[1])
         for p, tile in self.sums.items():
             at = m * unit.shape[1] + n + self._place(p)
-            vtype = VType(DTYPES[unit.dtypes[1]], unit.shape[1])
+            vtype = ir.VType(DTYPES[unit.dtypes[1]], unit.shape[1])
             rows = self.rows[tile]
-            self.b.add(TileStore(tile, buffer, at, vtype, self.loops.m, self.loops.n, rows))
+            self.b.add(ir.TileStore(tile, buffer, at, vtype, self.loops.m, self.loops.n, rows))
         made = self.b.close()
-        self.b.add(TileConfig(unit, tuple(self.rows)))  # known when all registers are
+        self.b.add(ir.TileConfig(unit, tuple(self.rows)))  # known when all registers are
         self.b.extend(made)
 
     def update(self, env: Env, limits: Limits) -> None:
@@ -442,7 +433,7 @@ class Tiles:
                     held[key] = self._take(rows, taken)
                     self._load(values, sides[key[0]], key[0], held[key], rows, (*p, *steps))
             a, c = (held[x] for x in reads)
-            self.b.add(TileMul(self.sums[p], a, c, self.loops.unit))
+            self.b.add(ir.TileMul(self.sums[p], a, c, self.loops.unit))
             later = {x for _, keys in todo[at + 1 :] for x in keys}
             held = {x: tile for x, tile in held.items() if x in later}
 
@@ -462,5 +453,5 @@ class Tiles:
             raise IllegalAction(
                 f"{self.loops.unit}: {x.param} does not lie in rows along {lane}; stage it"
             )
-        vtype = VType(x.dtype, self.tree.loop(lane).extent)
-        self.b.add(TileLoad(tile, buffer, at, vtype, row, lane, rows))
+        vtype = ir.VType(x.dtype, self.tree.loop(lane).extent)
+        self.b.add(ir.TileLoad(tile, buffer, at, vtype, row, lane, rows))

@@ -15,15 +15,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from math import prod
 
 from tunegrad.errors import InternalError
+from tunegrad.ir import kernel as ir
 from tunegrad.ir.dtypes import BF16, BOOL, F32, I8, U8, DType
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, leaves
 from tunegrad.ir.index import ALWAYS, NEVER, Index, Range, Valid, as_index, var
-from tunegrad.ir.kernel import Kernel, Reduce, Store, memoized, on_both, own_axes
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree
 from tunegrad.ir.program import ROUNDING
 from tunegrad.lazy import dataclass
 
-from ..staging import Kept, StagedCopy, kept_of, readers_of, row_scratch, tails
+from .. import staging
 from .builder import Builder, Known
 
 
@@ -173,12 +173,12 @@ def interior(
     return Valid(ranges), frozenset(held)
 
 
-@memoized(64)
-def _conditions(kernel: Kernel) -> tuple[tuple[int, str, Valid], ...]:
+@ir.memoized(64)
+def _conditions(kernel: ir.Kernel) -> tuple[tuple[int, str, Valid], ...]:
     """The conditions of a kernel, with the stage that asks, and the parameter of a load or ""."""
     found: dict[tuple[int, str, Valid], None] = {}
     for i, stage in enumerate(kernel.stages):
-        if isinstance(stage, Store):
+        if isinstance(stage, ir.Store):
             found[i, "", stage.valid] = None
         for x in leaves(stage.expr):
             if isinstance(x, Load | Inside):
@@ -190,10 +190,10 @@ def left_out(tree: LoopTree, over: Over) -> dict[str, tuple[Range, str]]:
     """The conditions over loops, none of them a register's, without which a term of a sum is none.
     By their text, with the innermost loop of the sum that decides it.
     """
-    conditions = on_both(tree.kernel)
+    conditions = ir.on_both(tree.kernel)
     if not conditions or tree.target.has_work_items or tree.matrix is not None:
         return {}
-    i = next(i for i, s in enumerate(tree.kernel.stages) if isinstance(s, Reduce))
+    i = next(i for i, s in enumerate(tree.kernel.stages) if isinstance(s, ir.Reduce))
     serial = [x.name for x in tree.own(i) if x.kind is LoopKind.SERIAL and x.extent > 1]
     fixed = {x.name for x in tree.outer} | {*serial}
     found = {}
@@ -227,7 +227,7 @@ class Values:
         self,
         tree: LoopTree,
         builder: Builder,
-        plans: dict[tuple[int, str], StagedCopy],
+        plans: dict[tuple[int, str], staging.StagedCopy],
         shapes: dict[str, AxisShape],
         stage: int,
         env: dict[str, Index],
@@ -258,19 +258,19 @@ class Values:
         self.kept: dict[int, tuple[str, Index, DType]] = {}
         self.kept_here: tuple[str, Index, DType] | None = None
         for made in tree.kept:
-            kept = kept_of(tree, made)
+            kept = staging.kept_of(tree, made)
             where = (
                 kept.buffer,
                 kept.offset(tree, stage).substitute(env) if self._has(kept, stage) else as_index(0),
             )
             if made == stage:
                 self.kept_here = (*where, kept.dtype)
-            for node in readers_of(tree.kernel, made).get(stage, ()):
+            for node in staging.readers_of(tree.kernel, made).get(stage, ()):
                 self.kept[id(node)] = (*where, kept.dtype)
 
-    def _has(self, kept: Kept, stage: int) -> bool:
+    def _has(self, kept: staging.Kept, stage: int) -> bool:
         """True if a stage makes or reads the kept values: it has axes like the producer's."""
-        return len(own_axes(self.tree.kernel.stages[stage])) == len(kept.extents)
+        return len(ir.own_axes(self.tree.kernel.stages[stage])) == len(kept.extents)
 
     def site(self, x: Load) -> tuple[str, Index, Valid]:
         """The buffer, offset and condition of a load, over loops."""
@@ -290,7 +290,7 @@ class Values:
     def masks(self, axes: Iterable[str]) -> Valid:
         """That masked axes are within their extents."""
         masked = self.masked.intersection(axes) if self.masked else self.masked
-        return self.unassumed(tails(self.tree, masked)) if masked else ALWAYS
+        return self.unassumed(staging.tails(self.tree, masked)) if masked else ALWAYS
 
     def needed(self, valid: Valid) -> Valid:
         """A condition over axes as one over loops, less what a branch around already made sure
@@ -441,7 +441,7 @@ class Values:
         """
         found = self._elements.get(id(x))
         if found is None:
-            row = row_scratch(self.tree, x.stage)
+            row = staging.row_scratch(self.tree, x.stage)
             offset = row.offset(self.tree, [self.over(i) for i in x.index])
             masks = self.masks({n for i in x.index for n in i.names()})
             found = row.buffer, offset.substitute(self.env), masks.substitute(self.env)
@@ -451,7 +451,7 @@ class Values:
 
     def kept_valid(self, point: Point) -> Valid:
         """The condition under which kept values were written: within the stage's true extents."""
-        own = {a.name for a in own_axes(self.tree.kernel.stages[self.stage])}
+        own = {a.name for a in ir.own_axes(self.tree.kernel.stages[self.stage])}
         return fix_valid(self.masks(own).substitute(self.env), point)
 
     def always(self, x: Inside, here: Point) -> bool:
@@ -474,7 +474,7 @@ class Values:
         return known(found)
 
 
-def plan_buffer(plan: StagedCopy) -> str:
+def plan_buffer(plan: staging.StagedCopy) -> str:
     """The buffer that holds a staged copy."""
     return plan.staged.buffer
 

@@ -315,36 +315,41 @@ def tiles(rows: int, vectors: int, registers: int, parts: int = 1) -> list[tuple
     return found or [(1, 1)]
 
 
-@lru_cache(maxsize=512)
-def products_ranked(
-    rows: int,
-    vectors: int,
-    registers: int,
-    ways: int,
-    near: int,
-    far: float,
-    fmas: int,
-    parts: int,
-    held: int,
-    threads: int,
-    others: tuple[int, ...],
-) -> Sequence[tuple[int, int]]:
-    """Register tiles of a product by the time of a full sweep of both axes, ``fmas`` a cycle.
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A full sweep of the axes of a product by a register tile, ``fmas`` multiply-adds a cycle.
 
-    Those of at most ``ways`` rows come first, then those of at most ``held`` vectors, which the
+    Tiles of at most ``ways`` rows come first, then those of at most ``held`` vectors, which the
     second cache holds. A tile of more than ``near`` vectors reads them from there, each in the time
     of ``far`` multiply-adds. The sweep is split over ``threads`` by the tiles of an axis, or by one
     of the ``others``' extents.
     """
 
-    def rank(tile: tuple[int, int]) -> tuple[bool, bool, float, int, int]:
-        flight = max(_IN_FLIGHT, _LATENCY * fmas)
-        cost = _sweep_cost(tile, max(1, rows), vectors, far if tile[1] > near else 0.0, flight)
-        loops = (-(-rows // tile[0]), -(-vectors // tile[1]), *others)
-        even = max((balance(n, threads) for n in loops if n > 1), default=1.0)
-        return tile[0] > ways, tile[1] > held, round(cost / even, 6), sum(tile), -tile[0]
+    rows: int
+    vectors: int
+    registers: int
+    ways: int
+    near: int
+    far: float
+    fmas: int
+    parts: int
+    held: int
+    threads: int
+    others: tuple[int, ...]
 
-    return tuple(sorted(tiles(rows, vectors, registers, parts), key=rank))
+
+@lru_cache(maxsize=512)
+def products_ranked(s: Sweep) -> Sequence[tuple[int, int]]:
+    """Register tiles of a product by the time of a sweep."""
+
+    def rank(tile: tuple[int, int]) -> tuple[bool, bool, float, int, int]:
+        flight, far = max(_IN_FLIGHT, _LATENCY * s.fmas), s.far if tile[1] > s.near else 0.0
+        cost = _sweep_cost(tile, max(1, s.rows), s.vectors, far, flight)
+        loops = (-(-s.rows // tile[0]), -(-s.vectors // tile[1]), *s.others)
+        even = max((balance(n, s.threads) for n in loops if n > 1), default=1.0)
+        return tile[0] > s.ways, tile[1] > s.held, round(cost / even, 6), sum(tile), -tile[0]
+
+    return tuple(sorted(tiles(s.rows, s.vectors, s.registers, s.parts), key=rank))
 
 
 def _sweep_cost(
@@ -458,19 +463,13 @@ class Products(Defaults):
         far = t.vector_bytes * t.fmas_per_cycle / t.l2_bytes_per_cycle
         near, parts = self._near_vectors(), 1 + o.widened
         others = tuple(a.extent for a in o.kernel.axes if a not in (o.lane, o.row, o.strip))
+        held = max(1, t.l2_bytes // (4 * o.width * (self._block() or o.steps)))
         return products_ranked(
-            o.rows,
-            o.vectors,
-            o.registers,
-            ways,
-            near,
-            far,
-            t.fmas_per_cycle,
-            parts,
-            max(1, t.l2_bytes // (4 * o.width * (self._block() or o.steps))),
-            t.threads,
-            others,
-        )
+            Sweep(
+                o.rows, o.vectors, o.registers, ways, near, far, t.fmas_per_cycle, parts, held,
+                t.threads, others,
+            )
+        )  # fmt: skip
 
     def row_block(self, sizes: Sequence[int]) -> int:
         """Rows that stay in the second cache, where the panel of the lanes does not."""

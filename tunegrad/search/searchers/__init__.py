@@ -10,15 +10,7 @@ from .random import RandomSearcher
 from .registry import check_searcher, make_searcher, searcher_names
 
 __all__ = [
-    "BayesianSearcher",
-    "BeamSearcher",
-    "EvolutionarySearcher",
-    "ExhaustiveSearcher",
-    "PortfolioSearcher",
-    "RandomChooser",
-    "RandomSearcher",
-    "check_searcher",
-    "make_searcher",
-    "optuna_installed",
-    "searcher_names",
-]
+    "BayesianSearcher", "BeamSearcher", "EvolutionarySearcher", "ExhaustiveSearcher",
+    "PortfolioSearcher", "RandomChooser", "RandomSearcher", "check_searcher", "make_searcher",
+    "optuna_installed", "searcher_names",
+]  # fmt: skip

@@ -78,11 +78,7 @@ class BayesianSearcher(OneByOne):
     origin = "bayesian"
 
     def __init__(
-        self,
-        space: SearchSpace,
-        rng: Random,
-        most: int = 160,
-        traces: Traces | None = None,
+        self, space: SearchSpace, rng: Random, most: int = 160, traces: Traces | None = None
     ) -> None:
         super().__init__(space, traces)
         self.rng, self.most = rng, most

@@ -58,11 +58,7 @@ class EvolutionarySearcher(OneByOne):
     origin = "evolutionary"
 
     def __init__(
-        self,
-        space: SearchSpace,
-        rng: Random,
-        learned: bool = True,
-        traces: Traces | None = None,
+        self, space: SearchSpace, rng: Random, learned: bool = True, traces: Traces | None = None
     ) -> None:
         super().__init__(space, traces)
         self.rng = rng

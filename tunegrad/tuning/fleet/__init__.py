@@ -31,26 +31,7 @@ from tunegrad.tuning.fleet.work import (
 )
 
 __all__ = [
-    "Answer",
-    "Call",
-    "Crew",
-    "DeviceEngine",
-    "Dispatcher",
-    "Engine",
-    "EngineSpec",
-    "Failed",
-    "FleetBench",
-    "FleetMeasurer",
-    "Job",
-    "JobLost",
-    "Machine",
-    "Station",
-    "StationLost",
-    "StationRaised",
-    "Stations",
-    "answered",
-    "choose_crew",
-    "in_flight",
-    "job_size",
-    "kind_of",
-]
+    "Answer", "Call", "Crew", "DeviceEngine", "Dispatcher", "Engine", "EngineSpec", "Failed",
+    "FleetBench", "FleetMeasurer", "Job", "JobLost", "Machine", "Station", "StationLost",
+    "StationRaised", "Stations", "answered", "choose_crew", "in_flight", "job_size", "kind_of",
+]  # fmt: skip

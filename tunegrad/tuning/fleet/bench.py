@@ -65,7 +65,6 @@ class FleetBench:
         self._packed: OrderedDict[int, tuple[Source, Packed]] = OrderedDict()
 
     def expect(self, models: Sequence[tuple[tuple[Node, ...], tuple[Argument, ...]]]) -> None:
-        """See ``ModelBench``."""
         parts = [(self._pack(graph), inputs) for graph, inputs in models]
         named = [(part.name, inputs) for part, inputs in parts]
         self._supplied("expect", (named,), [part for part, _ in parts])
@@ -80,26 +79,21 @@ class FleetBench:
         return [self._compiled[k.key, text] for k, text in pairs]
 
     def profiled(self, models: Sequence[WholeModel], rounds: int) -> list[Turns]:
-        """See ``ModelBench``."""
         found: list[Turns] = self._run("profiled", models, rounds)
         return found
 
     def paired(self, a: WholeModel, b: WholeModel, budget_s: float) -> _Pair:
-        """See ``ModelBench``."""
         found: _Pair = self._run("paired", [a, b], budget_s)
         return found
 
     def latencies(self, model: WholeModel, samples: int) -> list[float]:
-        """See ``ModelBench``."""
         found: list[float] = self._run("latencies", [model], samples)
         return found
 
     def check(self, models: Sequence[WholeModel]) -> None:
-        """See ``ModelBench``."""
         self._run("check", models)
 
     def judged(self, model: WholeModel) -> bool:
-        """See ``ModelBench``."""
         found: bool = self._run("judged", [model])
         return found
 
@@ -108,7 +102,6 @@ class FleetBench:
         return ()
 
     def renew(self) -> None:
-        """See ``ModelBench``."""
         self._call("renew", ())
 
     # ---- calls

@@ -17,13 +17,7 @@ from typing import Any, Literal, Protocol
 
 from tunegrad.compiling import HOOKS
 from tunegrad.config import Numerics
-from tunegrad.devices import (
-    Device,
-    DeviceMeasurer,
-    Hooks,
-    Limits,
-    MachineLimits,
-)
+from tunegrad.devices import Device, DeviceMeasurer, Hooks, Limits, MachineLimits
 from tunegrad.devices.verifying.dataset import load_hook
 from tunegrad.errors import CandidateFailure, InternalError
 from tunegrad.ir.kernel import Kernel
@@ -88,11 +82,7 @@ class Engine(Protocol):
         """Of this machine, as it is now."""
 
     def measure(
-        self,
-        kernel: Kernel,
-        texts: Sequence[str],
-        best_s: float,
-        known: Collection[str],
+        self, kernel: Kernel, texts: Sequence[str], best_s: float, known: Collection[str]
     ) -> list[Measured | None]:
         """Compile, verify and time schedules: a result each, in order; None for known programs."""
 
@@ -126,11 +116,7 @@ class DeviceEngine:
         self.fingerprint = device.fingerprint(numerics)
 
     def measure(
-        self,
-        kernel: Kernel,
-        texts: Sequence[str],
-        best_s: float,
-        known: Collection[str],
+        self, kernel: Kernel, texts: Sequence[str], best_s: float, known: Collection[str]
     ) -> list[Measured | None]:
         """Compile on all cores, then verify and time each."""
         schedules = [Schedule.parse(text) for text in texts]

@@ -16,15 +16,6 @@ from .making import Compiled, Models, WholeModel, culprit
 from .work import turn_order
 
 __all__ = [
-    "Compiled",
-    "Expected",
-    "Judge",
-    "LocalBench",
-    "ModelBench",
-    "Models",
-    "Turns",
-    "WholeModel",
-    "culprit",
-    "expected_of",
-    "turn_order",
-]
+    "Compiled", "Expected", "Judge", "LocalBench", "ModelBench", "Models", "Turns",
+    "WholeModel", "culprit", "expected_of", "turn_order",
+]  # fmt: skip

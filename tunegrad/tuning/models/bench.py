@@ -122,10 +122,7 @@ class LocalBench:
         self._device, self._compiler, self._interrupt = device, compiler, interrupt or Interrupt()
         confinement = replace(device.confinement, threads=True, memory_bytes=_MEMORY_BYTES)
         self._worker = IsolatedWorker(
-            work.start_models,
-            (device,),
-            limits.worker_start_s,
-            confinement,
+            work.start_models, (device,), limits.worker_start_s, confinement
         )
         self._code: OrderedDict[tuple[str, str], CompiledCandidate | str] = OrderedDict()
         self._plans: OrderedDict[int, tuple[LaunchPlan, str, bytes]] = OrderedDict()
@@ -135,7 +132,6 @@ class LocalBench:
         self._begun: Evaluation | None = None
 
     def expect(self, models: Sequence[tuple[tuple[Node, ...], tuple[Argument, ...]]]) -> None:
-        """See ``ModelBench``."""
         fresh = [(graph, inputs) for graph, inputs in models if graph not in self._judges]
         if fresh:
             with self._interrupt.breakable():
@@ -144,7 +140,6 @@ class LocalBench:
     # ---- code
 
     def compile(self, pairs: Sequence[tuple[Kernel, str]]) -> list[Compiled]:
-        """See ``ModelBench``."""
         fresh = {(k.key, text): (k, text) for k, text in pairs if (k.key, text) not in self._code}
         if fresh:
             candidates = [
@@ -174,13 +169,11 @@ class LocalBench:
     # ---- models
 
     def profiled(self, models: Sequence[WholeModel], rounds: int) -> list[Turns]:
-        """See ``ModelBench``."""
         return list(self._timed(models, work.turns, rounds, runs=rounds * RUNS))
 
     def paired(
         self, a: WholeModel, b: WholeModel, budget_s: float
     ) -> tuple[list[float], list[float]]:
-        """See ``ModelBench``."""
         self.check([a, b])
         once_s = self._took_s[self._order(a)] + self._took_s[self._order(b)]
         rounds = max(LEAST_TURNS, min(MOST_TURNS, int(budget_s / max(4 * once_s, 1e-6))))
@@ -188,12 +181,10 @@ class LocalBench:
         return [s for turn in first for s in turn], [s for turn in second for s in turn]
 
     def latencies(self, model: WholeModel, samples: int) -> list[float]:
-        """See ``ModelBench``."""
         ((seconds,),) = self._timed([model], work.runs, samples, runs=samples + 1)
         return list(seconds)
 
     def check(self, models: Sequence[WholeModel]) -> None:
-        """See ``ModelBench``."""
         for model in models:
             order = self._order(model)
             if order in self._took_s:
@@ -211,11 +202,9 @@ class LocalBench:
                 self._graph_s[model.graph] = self._took_s[order]
 
     def state(self) -> Properties:
-        """See ``ModelBench``."""
         return self._device.state()
 
     def renew(self) -> None:
-        """See ``ModelBench``."""
         self._worker.close()
         self._took_s.clear()
 
@@ -224,7 +213,6 @@ class LocalBench:
         self._worker.close()
 
     def judged(self, model: WholeModel) -> bool:
-        """See ``ModelBench``."""
         return self._judge(model) is not None
 
     def _timed(
@@ -306,11 +294,7 @@ class LocalBench:
             raise CompileFailure(sent.fault)
 
     def _answer(
-        self,
-        function: Callable[..., Answer],
-        *arguments: object,
-        limit_s: float,
-        reply_bytes: int,
+        self, function: Callable[..., Answer], *arguments: object, limit_s: float, reply_bytes: int
     ) -> Answer:
         try:
             with self._interrupt.breakable():

@@ -13,17 +13,7 @@ from .variant import (
 )
 
 __all__ = [
-    "RACE_SHARE",
-    "OutOfTrialsError",
-    "PlanContext",
-    "PlanDecisions",
-    "Schedules",
-    "VariantCandidates",
-    "candidates_of",
-    "choose_cuts",
-    "choose_images",
-    "choose_variants",
-    "leave_but",
-    "narrowed_in_rounds",
-    "promote",
-]
+    "RACE_SHARE", "OutOfTrialsError", "PlanContext", "PlanDecisions", "Schedules",
+    "VariantCandidates", "candidates_of", "choose_cuts", "choose_images", "choose_variants",
+    "leave_but", "narrowed_in_rounds", "promote",
+]  # fmt: skip

@@ -85,11 +85,7 @@ class DecisionRows:
         self._record(text, choice, evidence, chosen=True)
 
     def challenged(
-        self,
-        text: str,
-        choice: str,
-        met: Met[object],
-        tell: Callable[[Event], None] | None = None,
+        self, text: str, choice: str, met: Met[object], tell: Callable[[Event], None] | None = None
     ) -> None:
         """A challenger with its samples, chosen where it won; then ``tell`` hears of it."""
         self._record(text, choice, evidence_of(met), chosen=met.won)

@@ -20,21 +20,7 @@ from .records import (
 )
 
 __all__ = [
-    "Beside",
-    "Failure",
-    "HistoryChart",
-    "Judgement",
-    "KernelEntry",
-    "Latencies",
-    "Machine",
-    "Parameter",
-    "PeerTime",
-    "ReportPage",
-    "Search",
-    "SessionLine",
-    "SessionPage",
-    "Source",
-    "gather",
-    "one_change",
-    "tried_neighbour",
-]
+    "Beside", "Failure", "HistoryChart", "Judgement", "KernelEntry", "Latencies", "Machine",
+    "Parameter", "PeerTime", "ReportPage", "Search", "SessionLine", "SessionPage", "Source",
+    "gather", "one_change", "tried_neighbour",
+]  # fmt: skip

@@ -22,15 +22,7 @@ from tunegrad.trial import Status, Trial
 
 from ..roofline import needed_flops
 from .candidates import search_of, source_of
-from .records import (
-    Failure,
-    KernelEntry,
-    KernelFacts,
-    Measured,
-    PeerTime,
-    SessionFacts,
-    Source,
-)
+from .records import Failure, KernelEntry, KernelFacts, Measured, PeerTime, SessionFacts, Source
 
 
 def entries_of(

@@ -231,10 +231,7 @@ def _busy(facts: SessionFacts, machine: Fingerprint, threads: object) -> str:
 
 
 def _under_peak(
-    facts: SessionFacts,
-    kernels: Sequence[KernelEntry],
-    machine: Fingerprint,
-    contents: Contents,
+    facts: SessionFacts, kernels: Sequence[KernelEntry], machine: Fingerprint, contents: Contents
 ) -> tuple[SessionFacts, tuple[KernelEntry, ...], str]:
     """The session under the highest arithmetic peak that is known of its machine, and what raised
     it: another session that measured more, or a kernel that was faster than the peak.

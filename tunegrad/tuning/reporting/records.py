@@ -79,11 +79,7 @@ def planned_facts(
     """The facts that are known once the models' kernels are: limits, launches, layers, bounds;
     ``planned`` before the search, which may still decide otherwise.
     """
-    limits = (
-        roofline.peak_flops_per_s,
-        roofline.cache_bytes_per_s,
-        roofline.memory_bytes_per_s,
-    )
+    limits = (roofline.peak_flops_per_s, roofline.cache_bytes_per_s, roofline.memory_bytes_per_s)
     found: dict[str, float | str] = {
         name: value / 1e9 for name, value in zip(_LIMITS, limits, strict=True) if isfinite(value)
     }
