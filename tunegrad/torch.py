@@ -25,10 +25,9 @@ from dataclasses import dataclass
 from functools import cache, partial
 from math import prod
 from operator import attrgetter, is_, itemgetter
-from time import perf_counter_ns
 from typing import Any, Literal
 
-from tunegrad.devices import OpenMP, known
+from tunegrad.devices import known, use_openmp
 from tunegrad.devices.dlpack import ALIGN, place_of
 from tunegrad.errors import (
     ConfigError,
@@ -70,12 +69,6 @@ _MODES = (
 _KEPT = 16
 """Programs of one graph: by shapes, and by the modules whose parameters it is called with."""
 
-_LONG_NS = 500_000
-"""Calls on several threads that take longer end PyTorch's threads first. In turns on two cores of a
-Zen 5, us of a call and of PyTorch's relu of 2^20 numbers behind it, without and with that: 129 and
-213 where the call takes 44, 338 and 353 (217), 1,101 and 905 (750).
-"""
-
 _log = logging.getLogger(__name__)
 _QUIET: dict[str, Any] = {"store": None, "on_miss": "default"}
 
@@ -105,6 +98,7 @@ def backend(
     """
     settings = _settings(options, mode)
     torch = load_torch()
+    use_openmp(attrgetter("_C.__file__")(torch))
     from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd
 
@@ -477,8 +471,6 @@ class _Program:
         ordered = {n for n, i in enumerate(self.inputs) if i in orders}
         given = self._given(args)
         self._direct = None if shared else _Direct.of(given, written, ordered, outputs)
-        alone = model is None or shared or model.threads == 1
-        self._least_ns = 0 if alone else 1 << 62  # of a call
 
     def fits(self, args: Sequence[Any]) -> bool:
         """Return True for the same constants, which were not written to, and the same shapes."""
@@ -502,11 +494,7 @@ class _Program:
 
     def run(self, model: LoadedModel, args: Sequence[Any]) -> tuple[Any, ...]:
         given = self._given(args)
-        if self._least_ns > _LONG_NS:
-            _openmp().stop()
-        begun = perf_counter_ns()
         made = None if self._direct is None else self._direct.run(model, given)
-        self._least_ns = min(self._least_ns, perf_counter_ns() - begun)
         if made is None:
             run = model.on_device if self.shared else model
             found = run(*[lend(t) for lend, t in zip(self._lend, given, strict=True)])
@@ -521,11 +509,6 @@ class _Program:
             else args[o.value]
             for o in self._outputs
         ])  # fmt: skip
-
-
-@cache
-def _openmp() -> OpenMP:
-    return OpenMP(attrgetter("_C.__file__")(load_torch()))
 
 
 class _Direct:

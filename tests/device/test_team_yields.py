@@ -85,8 +85,8 @@ class System:
             self.on_sleep()
         return 0
 
-    def team(self, cores: Sequence[int]) -> Played:
-        return Played(self, cores)
+    def team(self, cores: Sequence[int], openmp: OpenMP | None = None) -> Played:
+        return Played(self, cores, 0 if openmp is None else ctypes.addressof(openmp.functions))
 
     def call(self, name: str, *arguments: int) -> int:
         result, kinds = _SIGNATURES[name]
@@ -96,10 +96,10 @@ class System:
 class Played:
     """A team of such a machine, and what its shares were run by."""
 
-    def __init__(self, system: System, cores: Sequence[int]) -> None:
+    def __init__(self, system: System, cores: Sequence[int], openmp: int) -> None:
         self.system = system
         places = (_I32 * len(cores))(*cores)
-        self.team = system.call("tg_team_create", len(cores), ctypes.addressof(places))
+        self.team = system.call("tg_team_create", len(cores), ctypes.addressof(places), openmp)
         self.ran: list[int] = []
         self.on_share: Callable[[int], None] = lambda _: None
         self._kernel = _KERNEL(self._share)
@@ -168,6 +168,14 @@ def test_helper_that_runs_is_waited_for_awake(system: System) -> None:
     assert (played.ran, system.placed, system.slept) == ([0], [], 0)
 
 
+def test_late_helper_without_a_core_of_its_own_is_not_moved(system: System) -> None:
+    played = system.team((-1, -1))
+    system.still = {1}
+    played.on_share, system.on_sleep = lambda _: played.claim(1), lambda: played.finish(1)
+    played.launch()
+    assert (played.ran, system.placed, system.slept) == ([0], [], 1)
+
+
 def test_helper_on_the_callers_core_changes_places_with_it(system: System) -> None:
     played = system.team((0, 1, 2))
     system.core = 2
@@ -231,3 +239,80 @@ def test_run_of_the_team_in_which_no_helper_was_late_ends_running_alone(system: 
     for _ in range(40):
         system.call("tg_plan_run", played.team, plan.address, 1)
     assert generations == [*range(1, 42)]
+
+
+# ---- threads of OpenMP
+
+
+class OpenMP:
+    """An OpenMP of ``many`` threads, which run a region one after the other in this one.
+
+    ``come``: the order in which they come to it. ``usual``: threads of a region that asks for none.
+    """
+
+    def __init__(self, come: Sequence[int], usual: int) -> None:
+        self.come, self.usual = come, usual
+        self.asked: list[int] = []
+        self._own = 0
+        part = ctypes.CFUNCTYPE(None, _P)
+
+        def parallel(run: int, data: int, threads: int, _flags: int) -> None:
+            self.asked.append(threads)
+            for own in self.come:
+                self._own = own
+                part(run)(data)
+
+        played = (
+            ctypes.CFUNCTYPE(None, _P, _P, _I32, _I32)(parallel),
+            ctypes.CFUNCTYPE(_I32)(lambda: self._own),
+            ctypes.CFUNCTYPE(_I32)(lambda: len(self.come)),
+            ctypes.CFUNCTYPE(_I32)(lambda: self.usual),
+        )
+        self._kept = played
+        self.functions = (_P * 4)(*(ctypes.cast(f, _P) for f in played))
+
+
+@pytest.mark.parametrize("come", [(0, 1, 2), (0, 2, 1, 3)])
+def test_thread_of_openmp_that_comes_late_finds_its_share_run(
+    system: System, come: tuple[int, ...]
+) -> None:
+    openmp = OpenMP(come, 8)
+    played = system.team((-1, -1, -1), openmp)
+    plan = _plan(played)
+    for _ in range(3):
+        assert system.call("tg_plan_run", played.team, plan.address, 1) == 1
+    assert (played.ran, openmp.asked, played.generation) == ([0, 1, 2] * 3, [0] * 3, 3)
+    system.call("tg_team_destroy", played.team)
+
+
+def test_region_of_too_few_threads_runs_nothing(system: System) -> None:
+    openmp = OpenMP((0, 1), 8)
+    played = system.team((-1, -1, -1), openmp)
+    plan = _plan(played)
+    assert system.call("tg_plan_run", played.team, plan.address, 1) == 0
+    assert (played.ran, played.generation) == ([], 0)
+
+
+@pytest.mark.parametrize(("usual", "asked"), [(2, 3), (3, 0), (4, 0)])
+def test_region_asks_for_threads_where_there_are_usually_fewer(
+    system: System, usual: int, asked: int
+) -> None:
+    openmp = OpenMP((0, 1, 2), usual)
+    played = system.team((-1, -1, -1), openmp)
+    system.call("tg_plan_run", played.team, _plan(played).address, 1)
+    assert openmp.asked == [asked]
+
+
+@pytest.mark.parametrize(("apart", "regions"), [(True, []), (False, [0])])
+def test_run_by_the_caller_alone_is_in_a_region_where_threads_wait_for_each_other(
+    system: System, apart: bool, regions: list[int]
+) -> None:
+    openmp = OpenMP((0, 1), 8)
+    played = system.team((-1, -1), openmp)
+    plan = LaunchTable([Launch(played.address, 0, 0, 2, apart)])
+    _I32.from_address(plan.address).value = 1  # others want the cores
+    for at, ns in ((16, 900), (24, 500)):  # the team was slower
+        _I64.from_address(plan.address + at).value = ns
+    system.on_sleep = lambda: played.finish(1)
+    assert system.call("tg_plan_run", played.team, plan.address, 1) == 1
+    assert (openmp.asked, played.ran) == (regions, [0, 1] if apart else [0])

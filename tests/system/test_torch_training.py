@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import logging
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 import tunegrad as tg
 import tunegrad.torch
+from tunegrad.devices.host.team import Team, openmp_in_use, use_openmp
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 nn, F = torch.nn, torch.nn.functional
@@ -502,43 +505,115 @@ def test_ten_steps_of_a_network_are_pytorchs(
     assert not [r for r in caplog.records if r.name == "tunegrad.torch"]
 
 
-def _threads() -> int:
-    return len(list(Path("/proc/self/task").iterdir()))
+@pytest.fixture
+def regions(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each plan that was given to PyTorch's threads: whether they have run it."""
+    use_openmp(torch._C.__file__)
+    openmp = openmp_in_use()
+    if openmp is None or openmp.functions is None:
+        pytest.skip("this PyTorch has no OpenMP")
+    found, run = list[bool](), Team.run_plan
+
+    def seen(team: Team, plan: Any) -> bool:
+        ran = run(team, plan)
+        if team._openmp is not None:
+            found.append(ran)
+        return ran
+
+    monkeypatch.setattr(Team, "run_plan", seen)
+    return found
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads are counted in /proc")
-def test_pytorchs_threads_end_where_long_calls_need_their_cores() -> None:
-    openmp, before = backends._openmp(), torch.get_num_threads()
-    if openmp._pause is int:
-        pytest.skip("this PyTorch's OpenMP has no omp_pause_resource_all")
-    torch.set_num_threads(2)
-    try:
-        x = torch.arange(1 << 20, dtype=torch.float32)
-        want = torch.relu(x).sum()
-        many = _threads()
-        openmp.stop()
-        openmp.stop()
-        assert _threads() < many
-        assert torch.relu(x).sum() == want
-        child = os.fork()
-        if child == 0:
-            backends._openmp().stop()  # its threads stayed in the parent
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
-    finally:
-        torch.set_num_threads(before)
+def _wide() -> Any:
+    """A call of a network whose kernels take two threads, and what it gives."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(256, 512), nn.LayerNorm(512), nn.Linear(512, 8))
+    f, x = compiled(module, threads=2), torch.randn(256, 256)
+    return lambda: f(x), f(x)
 
 
-def test_long_calls_alone_end_pytorchs_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    stops: list[int] = []
-    monkeypatch.setattr(backends, "_LONG_NS", -1)
-    monkeypatch.setattr(backends._openmp(), "_pause", stops.append)
-    f = compiled(nn.Linear(8, 8).eval(), threads=2)
+@pytest.fixture
+def threads() -> Iterator[Callable[[int], None]]:
+    """``torch.set_num_threads`` of a test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@torch.no_grad()
+def test_plans_run_on_pytorchs_threads_whatever_their_number(
+    regions: list[bool], threads: Callable[[int], None]
+) -> None:
+    threads(2)
+    call, want = _wide()
+    for count in (2, 1, 3, 2, 1):
+        threads(count)
+        torch.relu(torch.ones(1 << 20))
+        regions.clear()
+        assert torch.equal(call(), want)
+        assert regions == [True]
+
+
+@torch.no_grad()
+def test_plan_in_a_parallel_region_of_another_runs_on_threads_of_ours(
+    regions: list[bool], threads: Callable[[int], None]
+) -> None:
+    threads(2)
+    call, want = _wide()
+    found = []
+    library = ctypes.CDLL(torch._C.__file__)
+
+    def part(_: Any) -> None:
+        if library.omp_get_thread_num() == 0:
+            found.append(call())
+
+    regions.clear()
+    library.GOMP_parallel(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(part), None, 2, 0)
+    assert regions == [False]
+    assert torch.equal(found[0], want)
+
+
+@torch.no_grad()
+def test_plan_in_a_forked_child_runs_on_threads_of_ours(
+    regions: list[bool], threads: Callable[[int], None]
+) -> None:
+    threads(2)
+    call, want = _wide()
+    regions.clear()
+    child = os.fork()
+    if child == 0:  # the threads of OpenMP stayed in the parent
+        with suppress(BaseException):
+            os._exit(not (torch.equal(call(), want) and not regions))
+        os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    assert torch.equal(call(), want)
+    assert regions == [True]
+
+
+def test_callers_in_several_threads_have_pytorchs_threads_each(
+    regions: list[bool], threads: Callable[[int], None]
+) -> None:
+    threads(2)
     with torch.no_grad():
-        for _ in range(3):
-            f(torch.ones(4, 8))
-        several = len(stops)
-        assert several >= 2
-        monkeypatch.setattr(backends, "_LONG_NS", 1 << 63)
-        f(torch.ones(4, 8))
-    assert len(stops) == several
+        call, want = _wide()
+
+    def calls() -> bool:
+        with torch.no_grad():
+            return all(torch.equal(call(), want) for _ in range(20))
+
+    with ThreadPoolExecutor(3) as pool:
+        running = [pool.submit(calls) for _ in range(3)]
+        assert all(r.result() for r in running)
+    assert regions
+    assert all(regions)
+
+
+def test_backward_passes_run_on_pytorchs_threads(
+    regions: list[bool], threads: Callable[[int], None]
+) -> None:
+    threads(2)
+    call, want = _wide()
+    want.sum().backward()
+    regions.clear()
+    call().sum().backward()
+    assert regions == [True, True]

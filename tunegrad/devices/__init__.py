@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from .host.facts import usable_cores as usable_cores
     from .host.loader import linked_as as linked_as
     from .host.single import run_on_host as run_on_host
-    from .host.team import OpenMP as OpenMP
     from .host.team import carried_runtime as carried_runtime
+    from .host.team import use_openmp as use_openmp
     from .job import CONTENDING as CONTENDING
     from .job import Beside as Beside
     from .job import Candidate as Candidate
@@ -62,7 +62,7 @@ else:
             "host.facts": "L3_SHARE_BYTES carry usable_cores",
             "host.loader": "linked_as",
             "host.single": "run_on_host",
-            "host.team": "OpenMP carried_runtime",
+            "host.team": "carried_runtime use_openmp",
             "job": ("CONTENDING Beside Candidate CompiledCandidate Hooks Limits Reference"),
             "lowered": "Geometry KernelIO Lowered Parameter program_hash",
             "measurer": "Compiling DeviceMeasurer",

@@ -19,8 +19,10 @@ from tunegrad.devices.host.team import (
     Executable,
     Launch,
     LaunchTable,
+    OpenMP,
     Team,
     Teams,
+    openmp_in_use,
 )
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import buffer_dtype
@@ -110,9 +112,9 @@ class _Plan:
     def run(self) -> None:
         self.teams.run_plan(self.native)
 
-    def _run_or_none(self) -> Callable[[], None]:
+    def _run_or_none(self, openmp: OpenMP | None = None) -> Callable[[], None]:
         """``run``, which does nothing where there are no launches."""
-        return self.teams.runner(self.native) if self.launches else lambda: None
+        return self.teams.runner(self.native, openmp) if self.launches else lambda: None
 
     def direct(
         self,
@@ -181,7 +183,7 @@ class _Plan:
             for n, touched in enumerate(places)
             for step, entry, start in touched
         ]
-        run = self._run_or_none()
+        run = self._run_or_none(openmp_in_use())
 
         def call(addresses: Sequence[int]) -> None:
             with lock.inner:

@@ -178,9 +178,9 @@ class Writer:
         self.called.add("declare i64 @syscall(i64, ...)")
         self._called("i64 (i64, ...) @syscall", "i64", arguments)
 
-    def enter(self, function: Value, *arguments: Value) -> None:
+    def enter(self, function: Value, *arguments: Value, kind: str = "void") -> Value:
         """A call of a function by its address."""
-        self._called(f"void {function.text}", "void", arguments)
+        return self._called(f"{kind} {function.text}", kind, arguments)
 
     def _called(self, what: str, kind: str, arguments: tuple[Value, ...]) -> Value:
         text = f"call {what}({', '.join(f'{a.type} {a.text}' for a in arguments)})"

@@ -11,6 +11,8 @@ thread, then the core of each:
     192  i32 barrier count   256  i32 barrier generation (futex)
     320  ptr kernel, 328 ptr buffers, 336 ptr workspace, 344 i64 active, 352 i64 stop,
     360 i64 started, 368 i64 alone, 376 i32 late
+    384  ptr GOMP_parallel, 392 ptr omp_get_thread_num, 400 ptr omp_get_num_threads,
+    408 ptr omp_get_max_threads, 416 ptr plan, 424 i64 entries, 432 i32 ran
    1024 + 64*tid: ptr team, i64 tid, i64 pthread, i32 claimed, i32 finished (futex), i32 awaited,
                   i32 lent
    then i32 core of each thread
@@ -28,6 +30,11 @@ Where that happened in a run of a plan, other processes want these cores. The ne
 what is faster there: the team, or all shares by the caller (``alone``), which leaves its helpers
 asleep; one of ``_TURNS`` runs is by the slower way. It ends with a run of the team in which no
 helper was late.
+
+A team may have no threads of its own: OpenMP's, where it is given that. The caller runs a plan in one
+parallel region, whose other threads are helpers until the plan is over. They are never moved to
+another core. One that has not come yet is late: a caller that needs it sleeps. Where a region has
+fewer threads than the team, nothing has run.
 
 Sleeping and waking follow Dekker: the helper announces itself in ``sleepers`` and then compares the
 generation (inside the kernel's futex wait); the launcher bumps the generation and then reads
@@ -71,6 +78,8 @@ _TURNS, _MEAN = 16, 4
 _GENERATION, _SLEEPERS, _HELD_UP, _ARRIVED, _OPENED = 64, 128, 132, 192, 256
 _KERNEL, _BUFFERS, _WORKSPACE, _ACTIVE, _STOP, _STARTED = 320, 328, 336, 344, 352, 360
 _ALONE, _LATE = 368, 376
+_PARALLEL, _THREAD_NUM, _NUM_THREADS, _MAX_THREADS = 384, 392, 400, 408
+_PLAN, _COUNT, _RAN = 416, 424, 432
 _RECORDS, _RECORD_BYTES = 1024, 64
 _OWN_TID, _OWN_THREAD, _CLAIMED, _FINISHED, _AWAITED, _LENT = 8, 16, 24, 28, 32, 36
 _WAIT, _WAKE = 128, 129
@@ -162,10 +171,17 @@ def _(f: Writer, self: Value) -> None:
 
 @_runtime.define("internal ptr @helper(ptr %self)")
 def _(f: Writer, self: Value) -> None:
-    team, tid = f.load("ptr", self), f.load("i64", f.field(self, _OWN_TID))
     f.store(f.constant("i32", 1), f.field(self, _LENT), "monotonic")  # it begins on any core
+    f.call("void", "serve", self, f.constant("i32", 0))
+    f.give(f.constant("ptr", "null"))
+
+
+@_runtime.define("internal void @serve(ptr %self, i32 %before)")
+def _(f: Writer, self: Value, before: Value) -> None:
+    """Run this thread's shares of launches after that generation, until the team stops."""
+    team, tid = f.load("ptr", self), f.load("i64", f.field(self, _OWN_TID))
     generation, sleepers = f.field(team, _GENERATION), f.field(team, _SLEEPERS)
-    with f.loop(f.constant("i32", 0)) as idle:
+    with f.loop(before) as idle:
         (seen,) = idle.values
         f.call("void", "return_home", self)
         start = _now(f)
@@ -190,11 +206,10 @@ def _(f: Writer, self: Value) -> None:
             f.store(found, finished, "seq_cst")
             _wake(f, finished, f.field(self, _AWAITED))
         idle.again(found)
-    f.give(f.constant("ptr", "null"))
 
 
-@_runtime.define("ptr @tg_team_create(i64 %n, ptr %cpus)")
-def _(f: Writer, n: Value, cpus: Value) -> None:
+@_runtime.define("ptr @tg_team_create(i64 %n, ptr %cpus, ptr %openmp)")
+def _(f: Writer, n: Value, cpus: Value, openmp: Value) -> None:
     slot, null = f.room("ptr"), f.constant("ptr", "null")
     nbytes = n * (_RECORD_BYTES + 4) + _RECORDS
     failed = f.call("i32", "posix_memalign", slot, f.constant("i64", 128), nbytes)
@@ -203,13 +218,19 @@ def _(f: Writer, n: Value, cpus: Value) -> None:
     team, one = f.load("ptr", slot), f.constant("i64", 1)
     f.call("ptr", "memset", team, f.constant("i32", 0), nbytes)
     f.store(n, team)
+    f.store(n, f.field(team, _STARTED))
     f.call("ptr", "memcpy", _home(f, team, 0), cpus, n * 4)
+    with f.range(1, n) as tid:
+        self = _record(f, team, tid)
+        f.store(team, self)
+        f.store(tid, f.field(self, _OWN_TID))
+    with f.when(openmp.differs("null")):
+        f.call("ptr", "memcpy", f.field(team, _PARALLEL), openmp, f.constant("i64", 32))
+        f.give(team)
     with f.loop(one) as loop:
         (tid,) = loop.values
         loop.only_while(tid < n)
         self = _record(f, team, tid)
-        f.store(team, self)
-        f.store(tid, f.field(self, _OWN_TID))
         thread, helper = f.field(self, _OWN_THREAD), f.constant("ptr", "@helper")
         loop.only_while(f.call("i32", "pthread_create", thread, null, helper, self).equals(0))
         loop.again(tid + 1)
@@ -230,12 +251,18 @@ def _publish(f: Writer, team: Value) -> Value:
     return before + 1
 
 
+def _stop(f: Writer, team: Value) -> None:
+    """Let helpers leave; they look for that where a launch begins."""
+    f.store(f.constant("i64", 1), f.field(team, _STOP))
+    _publish(f, team)
+
+
 @_runtime.define("void @tg_team_destroy(ptr %team)")
 def _(f: Writer, team: Value) -> None:
     started = f.load("i64", f.field(team, _STARTED))
-    f.store(f.constant("i64", 1), f.field(team, _STOP))
-    _publish(f, team)
-    with f.range(1, started) as tid:
+    _stop(f, team)
+    own = f.load("ptr", f.field(team, _PARALLEL)).equals("null")
+    with f.when(own), f.range(1, started) as tid:
         thread = f.load("i64", f.field(_record(f, team, tid), _OWN_THREAD))
         f.call("i32", "pthread_join", thread, f.constant("ptr", "null"))
     f.call("void", "free", team)
@@ -262,11 +289,13 @@ def _(f: Writer, team: Value) -> None:
 
 @_runtime.define("internal i64 @clock(ptr %self)")
 def _(f: Writer, self: Value) -> None:
-    """The processor time of a thread, in ns; 0 where the system does not say."""
+    """The processor time of a thread, in ns; 0 where the system does not say, or it has not come."""
     which, time = f.room("i32"), f.room("[2 x i64]")
     thread = f.load("i64", f.field(self, _OWN_THREAD))
     f.store(f.constant("i64", 0), time)
     f.store(f.constant("i64", 0), f.field(time, 8))
+    with f.when(thread.equals(0)):
+        f.give(f.constant("i64", 0))
     with f.when(f.call("i32", "pthread_getcpuclockid", thread, which).equals(0)):
         f.call("i32", "clock_gettime", f.load("i32", which), time)
     f.give(f.load("i64", time) * 1_000_000_000 + f.load("i64", f.field(time, 8)))
@@ -274,17 +303,19 @@ def _(f: Writer, self: Value) -> None:
 
 @_runtime.define("internal i1 @late(ptr %self)")
 def _(f: Writer, self: Value) -> None:
-    """True if a thread does not run; a helper may run on this core from now on."""
+    """True if a thread does not run; a helper that has a core may run on this one from now on."""
     before = f.call("i64", "clock", self)
     with f.range(0, f.constant("i64", _STILL)):
         f.asm(f.words.pause)
-    still = f.call("i64", "clock", self).equals(before) & before.differs(0)
-    with f.when(still & f.load("i64", f.field(self, _OWN_TID)).differs(0)):
-        f.store(f.constant("i32", 1), f.field(f.load("ptr", self), _LATE), "monotonic")
-        thread = f.load("i64", f.field(self, _OWN_THREAD))
-        moved = f.call("i32", "place", thread, f.call("i32", "sched_getcpu"))
-        with f.when(moved.equals(0)):
-            f.store(f.constant("i32", 1), f.field(self, _LENT), "release")
+    thread, tid = (f.load("i64", f.field(self, at)) for at in (_OWN_THREAD, _OWN_TID))
+    still = f.call("i64", "clock", self).equals(before) & (before.differs(0) ^ thread.equals(0))
+    with f.when(still & tid.differs(0)):
+        team = f.load("ptr", self)
+        f.store(f.constant("i32", 1), f.field(team, _LATE), "monotonic")
+        with f.when(f.load("i32", _home(f, team, tid)).differs(-1)):
+            moved = f.call("i32", "place", thread, f.call("i32", "sched_getcpu"))
+            with f.when(moved.equals(0)):
+                f.store(f.constant("i32", 1), f.field(self, _LENT), "release")
     f.give(still)
 
 
@@ -452,33 +483,85 @@ def _(f: Writer, team: Value, plan: Value, n: Value) -> None:
         _entry(f, team, plan, i)
 
 
-@_runtime.define("void @tg_plan_run(ptr %team, ptr %plan, i64 %n)")
+@_runtime.define("internal void @region(ptr %team)")
+def _(f: Writer, team: Value) -> None:
+    """The part of each thread of a parallel region."""
+    n = f.load("i64", team)
+    many, tid = (
+        f.cast("zext", f.enter(f.load("ptr", f.field(team, at)), kind="i32"), "i64")
+        for at in (_NUM_THREADS, _THREAD_NUM)
+    )
+    with f.when(many < n):
+        f.give()
+    with f.when(tid.equals(0)):
+        plan, count = f.load("ptr", f.field(team, _PLAN)), f.load("i64", f.field(team, _COUNT))
+        f.call("void", "plan_all", team, plan, count)
+        f.store(f.constant("i32", 1), f.field(team, _RAN))
+        _stop(f, team)
+        f.give()
+    with f.when(tid < n):
+        self = _record(f, team, tid)
+        f.store(f.call("i64", "pthread_self"), f.field(self, _OWN_THREAD))
+        f.call("void", "serve", self, f.load("i32", f.field(self, _CLAIMED), "acquire"))
+
+
+@_runtime.define("internal i32 @plan_by(ptr %team, ptr %plan, i64 %n)")
 def _(f: Writer, team: Value, plan: Value, n: Value) -> None:
-    """Run a plan, by the caller alone where that is faster beside other processes."""
+    """Run a plan by the team's threads, or by OpenMP's; 0 where these are too few.
+
+    A region of its usual number of threads keeps them; another number ends some, or makes some.
+    """
+    parallel, alone = f.load("ptr", f.field(team, _PARALLEL)), f.load("i64", f.field(team, _ALONE))
+    by_caller = alone.differs(0) & f.load("i64", f.field(plan, 32)).equals(0)
+    with f.when(f.select(by_caller, by_caller, parallel.equals("null"))):
+        f.call("void", "plan_all", team, plan, n)
+        f.give(f.constant("i32", 1))
+    zero, none, threads = f.constant("i64", 0), f.constant("i32", 0), f.load("i64", team)
+    for value, at in ((plan, _PLAN), (n, _COUNT), (zero, _STOP), (none, _RAN)):
+        f.store(value, f.field(team, at))
+    with f.range(1, threads) as tid:
+        f.store(zero, f.field(_record(f, team, tid), _OWN_THREAD))
+    usual = f.enter(f.load("ptr", f.field(team, _MAX_THREADS)), kind="i32")
+    wanted = f.cast("trunc", threads, "i32")
+    asked = f.select(usual < wanted, wanted, 0)
+    f.enter(parallel, f.constant("ptr", "@region"), team, asked, none)
+    done, generation = f.load("i32", f.field(team, _RAN)), f.field(team, _GENERATION)
+    f.store(f.load("i32", generation) - done, generation)  # the one of ``_stop`` had no launch
+    f.give(done)
+
+
+@_runtime.define("i32 @tg_plan_run(ptr %team, ptr %plan, i64 %n)")
+def _(f: Writer, team: Value, plan: Value, n: Value) -> None:
+    """Run a plan, by the caller alone where that is faster beside other processes; see ``plan_by``
+    for the result.
+    """
     f.call("void", "part", team)
     late, turns, by_team, by_caller = (f.field(plan, at) for at in (0, 8, 16, 24))
     team_late, team_alone = f.field(team, _LATE), f.field(team, _ALONE)
     zero, none = f.constant("i64", 0), f.constant("i32", 0)
     with f.when(f.load("i32", late).equals(0)):
-        f.call("void", "plan_all", team, plan, n)
+        ran = f.call("i32", "plan_by", team, plan, n)
         f.store(f.load("i32", team_late, "monotonic"), late)
         f.store(none, team_late, "monotonic")
-        f.give()
+        f.give(ran)
     turn = f.load("i64", turns) + 1
     f.store(turn, turns)
     slower = f.load("i64", by_team) > f.load("i64", by_caller)
     alone = slower ^ (turn % _TURNS).equals(0)
     f.store(f.cast("zext", alone, "i64"), team_alone)
     start = _now(f)
-    f.call("void", "plan_all", team, plan, n)
+    ran = f.call("i32", "plan_by", team, plan, n)
     took, mean = _now(f) - start, f.select(alone, by_caller, by_team)
+    f.store(zero, team_alone)
+    with f.when(ran.equals(0)):
+        f.give(ran)
     before = f.load("i64", mean)
     known = (before * (_MEAN - 1) + took) // _MEAN
     f.store(f.select(before.equals(0), took, known), mean)
-    f.store(zero, team_alone)
     with f.when(alone.equals(0)):
         f.store(f.load("i32", team_late, "monotonic"), late)
         f.store(none, team_late, "monotonic")
+    f.give(ran)
 
 
 @_runtime.define("internal void @plan_each(ptr %team, ptr %plan, i64 %n, ptr %seconds)")
