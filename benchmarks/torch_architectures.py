@@ -386,16 +386,21 @@ class _Kernels:
         from tunegrad.devices.host.team import Teams
 
         self.seconds = 0.0
-        plain: Any = Teams.run_plan
-        run = getattr(plain, "plain", plain)
+        plain: Any = Teams.runner
+        made = getattr(plain, "plain", plain)
 
-        def counted(teams: Teams, plan: Any) -> None:
-            start = time.thread_time()
-            run(teams, plan)
-            self.seconds += time.thread_time() - start
+        def counted(*args: Any) -> Callable[[], None]:
+            run = made(*args)
 
-        counted.plain = run  # type: ignore[attr-defined]
-        Teams.run_plan = counted  # type: ignore[method-assign]
+            def timed() -> None:
+                start = time.thread_time()
+                run()
+                self.seconds += time.thread_time() - start
+
+            return timed
+
+        counted.plain = made  # type: ignore[attr-defined]
+        Teams.runner = counted  # type: ignore[method-assign]
 
 
 def _least_s(
