@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import tunegrad as tg
-from tunegrad.devices.host.team import Cores, LaunchTable, Team, Teams
+from tunegrad.devices.host.team import Cores, LaunchTable, OpenMP, Team, Teams
 
 pytestmark = pytest.mark.timing
 
@@ -173,8 +173,10 @@ def meeting(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Barrier]:
         barrier.wait()
         run(self, plan)  # type: ignore[arg-type]
 
-    def met_alone(self: Teams, plan: LaunchTable) -> Callable[[], None]:
-        alone = runner(self, plan)
+    def met_alone(
+        self: Teams, plan: LaunchTable, openmp: OpenMP | None = None
+    ) -> Callable[[], None]:
+        alone = runner(self, plan, openmp)
 
         def met() -> None:
             barrier.wait()
