@@ -17,6 +17,7 @@ from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.opts import DefaultChooser, Space
+from tunegrad.opts.decisions import Recorder
 from tunegrad.opts.sketches.tiles import (
     Copies,
     Defaults,
@@ -26,7 +27,6 @@ from tunegrad.opts.sketches.tiles import (
     defaults_of,
     operands_of,
 )
-from tunegrad.opts.space import Recorder
 
 SERVER = replace(AVX512, fmas_per_cycle=2, l1_bytes=48 << 10, l2_bytes=2 << 20, l3_bytes=480 << 20)
 NARROW = replace(

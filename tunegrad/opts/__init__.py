@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from .actions import apply_actions as apply_actions
     from .actions import parse_actions as parse_actions
     from .actions import print_actions as print_actions
+    from .decisions import Chooser as Chooser
+    from .decisions import DefaultChooser as DefaultChooser
+    from .decisions import SpaceDecision as SpaceDecision
+    from .decisions import TraceChooser as TraceChooser
     from .lowering.reductions import longest_chain as longest_chain
     from .observers import Trace as Trace
     from .observers import TraceStep as TraceStep
@@ -40,12 +44,8 @@ if TYPE_CHECKING:
     from .product_rates import kernel_flops_per_s as kernel_flops_per_s
     from .product_rates import product_rate as product_rate
     from .sketches import product_cycles as product_cycles
-    from .space import Chooser as Chooser
-    from .space import DefaultChooser as DefaultChooser
     from .space import Schedule as Schedule
     from .space import Space as Space
-    from .space import SpaceDecision as SpaceDecision
-    from .space import TraceChooser as TraceChooser
 else:
     __all__, __getattr__ = lazy_names(
         __name__,
@@ -54,6 +54,7 @@ else:
                 "Action ActionObserver Upcast action_names apply_actions parse_actions "
                 "print_actions"
             ),
+            "decisions": "Chooser DefaultChooser SpaceDecision TraceChooser",
             "lowering.reductions": "longest_chain",
             "observers": "Trace TraceStep dump_to_folder form_text",
             "passes": (
@@ -62,6 +63,6 @@ else:
             ),
             "product_rates": "kernel_flops_per_s product_rate",
             "sketches": "product_cycles",
-            "space": "Chooser DefaultChooser Schedule Space SpaceDecision TraceChooser",
+            "space": "Schedule Space",
         },
     )

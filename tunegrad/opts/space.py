@@ -8,9 +8,9 @@ to append. Both give schedules of the same kind: action lists.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import field
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.kernel import Kernel
@@ -19,75 +19,11 @@ from tunegrad.ir.target import Target
 from tunegrad.lazy import dataclass
 
 from .actions import ACTIONS, Action, parse_actions, print_actions
+from .decisions import Chooser, DefaultChooser, Recorder, SpaceDecision
 from .passes import LOOPS, LOWER, RACES, SCHEDULE, SPACE_VERSION, Context, Form, Pass, run_passes
 
 if TYPE_CHECKING:
     from tunegrad.ir.program import Program
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class SpaceDecision:
-    """One answered question: the option taken, of how many, and which one is the default."""
-
-    name: str
-    choice: int
-    options: int
-    default: int = 0
-
-
-class Chooser(Protocol):
-    """Answers the questions that ``Space.sample`` asks, in order."""
-
-    def choose(self, name: str, options: Sequence[object], default: int) -> int:
-        """The position of the option to take; ``default`` is the heuristic's choice.
-
-        Names are unique in a sample.
-        """
-
-
-class DefaultChooser:
-    """Takes every default: the heuristic schedule."""
-
-    def choose(self, name: str, options: Sequence[object], default: int) -> int:  # noqa: ARG002  # the protocol's
-        return default
-
-
-class TraceChooser:
-    """Takes the recorded choice where the question has that many options, else the fallback's."""
-
-    def __init__(self, choices: Mapping[str, int], fallback: Chooser | None = None) -> None:
-        self.choices = dict(choices)
-        self.fallback: Chooser = fallback or DefaultChooser()
-
-    def choose(self, name: str, options: Sequence[object], default: int) -> int:
-        found = self.choices.get(name)
-        return (
-            found
-            if found is not None and found < len(options)
-            else self.fallback.choose(name, options, default)
-        )
-
-
-class Recorder:
-    """Asks a chooser, checks its answers and keeps them."""
-
-    def __init__(self, chooser: Chooser) -> None:
-        self.chooser = chooser
-        self.trace: list[SpaceDecision] = []
-
-    def pick(self, name: str, options: Sequence[T], default: int = 0) -> T:
-        """The option taken; a single one is not asked about."""
-        if len(options) == 1:
-            return options[0]
-        choice = self.chooser.choose(name, options, default)
-        if not 0 <= choice < len(options):
-            raise IllegalAction(
-                f"decision {name}: choice {choice} is not one of {len(options)} options"
-            )
-        self.trace.append(SpaceDecision(name, choice, len(options), default))
-        return options[choice]
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +59,7 @@ class Space:
 
     def sample(self, chooser: Chooser) -> Schedule:
         """The schedule of a chooser's answers; IllegalAction when they do not go together."""
-        from .sketches import sketch  # they ask a Recorder
+        from .sketches import sketch  # a schedule that is known needs none
 
         recorder = Recorder(chooser)
         actions = sketch(self.kernel, self.target, recorder)

@@ -17,7 +17,7 @@ from tunegrad.ir.target import Target
 from tunegrad.lazy import dataclass
 
 from ..actions import Action, Keep, Prefetch, Stream, Thread, Tile, Upcast, Vectorize
-from ..space import Recorder
+from ..decisions import Recorder
 from ..staging import most_packed, readers_of
 
 T = TypeVar("T")

@@ -16,7 +16,7 @@ from tunegrad.ir.target import Target
 from tunegrad.lazy import dataclass
 
 from ..actions import Action, Group, Local, Reorder, Stage, Thread, Unroll, Upcast, Vectorize
-from ..space import Recorder
+from ..decisions import Recorder
 from .analysis import (
     Access,
     Levels,

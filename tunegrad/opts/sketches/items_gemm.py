@@ -25,7 +25,7 @@ from tunegrad.lazy import dataclass
 
 from ..actions import Action, Local, Pipeline, Reorder, Stage, Thread, Unroll, Upcast
 from ..actions.loops import MAX_COPIES
-from ..space import Recorder
+from ..decisions import Recorder
 from .analysis import (
     Access,
     Levels,

@@ -38,7 +38,7 @@ from ..actions import (
     Unroll,
     Upcast,
 )
-from ..space import Recorder
+from ..decisions import Recorder
 from ..staging import row_stride
 from .analysis import Levels, Sketch, axis_of, output_stride
 from .contraction import Contraction, warp_contraction

@@ -27,7 +27,7 @@ from tunegrad.ir.kernel import Axis, Kernel
 from tunegrad.ir.target import Target
 
 from ..actions import Action
-from ..space import Recorder
+from ..decisions import Recorder
 from .analysis import Access, accesses, can_be_packed, contiguous_axes, once, output_stride
 from .contraction import tile_contraction, warp_contraction
 from .items import sketch_flat, sketch_item_rows, sketch_reduce

@@ -10,7 +10,7 @@ from tunegrad.ir.kernel import Stage as KernelStage
 from tunegrad.ir.target import Target
 
 from ..actions import Action, Group, Reorder, Stage, Upcast, Vectorize
-from ..space import Recorder
+from ..decisions import Recorder
 from .analysis import (
     Levels,
     accesses,

@@ -24,7 +24,7 @@ from tunegrad.ir.target import Target, TileUnit
 from tunegrad.lazy import dataclass
 
 from ..actions import Action, Pad, Reorder, Stage, Tensorcore, Upcast
-from ..space import Recorder
+from ..decisions import Recorder
 from .analysis import Access, Levels, Sketch, axis_of, memory_hints, on_threads, output_stride
 from .contraction import Contraction
 

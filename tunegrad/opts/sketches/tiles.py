@@ -16,7 +16,7 @@ from tunegrad.ir.target import Target
 from tunegrad.lazy import dataclass
 
 from ..actions import Action, Reorder, Stage, Thread, Unroll, Upcast, Vectorize
-from ..space import Recorder
+from ..decisions import Recorder
 from ..staging import MAX_SCRATCH_BYTES
 from .analysis import (
     Access,
