@@ -57,9 +57,10 @@ class ObjectCache:
         """
         if not self._ready():
             return None
-        path = self._path(key)
+        path = f"{self.directory}/{key}.o"  # a Path takes as long as to open a file
         try:
-            blob = path.read_bytes()
+            with open(path, "rb") as file:  # noqa: PTH123
+                blob = file.read()
         except OSError:
             return None
         body = blob[_HEAD:]
@@ -74,7 +75,7 @@ class ObjectCache:
                     "object cache: %s is damaged; it is removed and compiled again", path
                 )
             with suppress(OSError):
-                path.unlink()
+                self._path(key).unlink()
             return None
         with suppress(OSError):
             os.utime(path)

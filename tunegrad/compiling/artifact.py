@@ -83,18 +83,9 @@ class ProgramFacts:
 
 def program_key(kernel: Kernel, schedule: str, device: Device) -> str | None:
     """Key of all that lowering depends on, as 64 hex digits; None for code that is in no files."""
-    return _key(kernel, schedule, device)
-
-
-def default_key(kernel: Kernel, device: Device) -> str | None:
-    """Key of everything that the default schedule of a kernel depends on, as ``program_key``."""
-    return _key(kernel, "its default", device)
-
-
-def _key(kernel: Kernel, what: str, device: Device) -> str | None:
     if not _own_code():
         return None
-    return _digest(device, kernel.name, kernel.text, repr(kernel.fixed), what)
+    return _digest(device, kernel.name, kernel.text, repr(kernel.fixed), schedule)
 
 
 def _digest(device: Device, *parts: str) -> str:
@@ -262,7 +253,7 @@ class Compiler:
         """The time of a caller who waits: threads that are ``behind`` wait at their next step. What
         it would write to disk is left to the caller, as jobs.
         """
-        left: list[Callable[[], None]] = []
+        left = _Left()
         token = _left.set(left)
         try:
             with self._turn:
@@ -282,14 +273,12 @@ class Compiler:
 
     def default(self, kernel: Kernel, device: Device) -> str:
         """The kernel's default schedule as text; found once on a machine."""
-        key = None if self._cache is None else default_key(kernel, device)
-        if self._cache is None or key is None:
-            return _default(kernel, device)
-        body = self._cache.get(key)
+        key = self._key(kernel, "its default", device)
+        body = self._get(key)
         if body is not None:
             return body.decode()
         text = _default(kernel, device)
-        self._put(key, text.encode())
+        self._later(lambda: self._put(key, text.encode()), of_plan=True)
         return text
 
     def code(
@@ -358,8 +347,7 @@ class Compiler:
         kernels. None where there is none, or a damaged one. ``folded`` gives the graph with its
         constants computed, for a plan of such ones.
         """
-        body = None if self._cache is None or key is None else self._cache.get(key)
-        found = None if body is None else _unpickled(body)
+        found = _unpickled(self._get(key))
         if found is None:
             return None
         kept: KeptPlan = found[0]
@@ -383,6 +371,8 @@ class Compiler:
         """
         if self._cache is not None and key is not None:
             self._later(lambda: self._keep(key, kept, outputs, device))
+            if (left := _left.get()) is not None:
+                left.keeps = True
 
     def _keep(self, key: str, kept: KeptPlan, outputs: tuple[Node, ...], device: Device) -> None:
         constants, kernels = _constants(outputs), kept.plan.kernels()
@@ -418,21 +408,18 @@ class Compiler:
             )
             self._obtain(program.key, fresh, device)
             if program != read:
-                self._later(partial(self._write, program, kernel, schedule, device))
+                write = partial(self._write, program, kernel, schedule, device)
+                self._later(write, of_plan=True)
         self._hold(self._programs, key, program, _PROGRAMS)
         return program
 
     def _read(self, kernel: Kernel, schedule: str, device: Device) -> ProgramFacts | None:
         """The program that this machine has lowered before; None where it has not."""
-        key = None if self._cache is None else program_key(kernel, schedule, device)
-        if self._cache is None or key is None:
-            return None
-        body = self._cache.get(key)
-        found = None if body is None else _unpickled(body)
+        found = _unpickled(self._get(self._key(kernel, schedule, device)))
         return found if isinstance(found, ProgramFacts) else None
 
     def _write(self, program: ProgramFacts, kernel: Kernel, schedule: str, device: Device) -> None:
-        key = None if self._cache is None else program_key(kernel, schedule, device)
+        key = self._key(kernel, schedule, device)
         if key is not None:
             with suppress(RecursionError):
                 self._put(key, pickle.dumps(program))
@@ -459,7 +446,7 @@ class Compiler:
         """An image that is here or on disk; then it is here."""
         image = self._images.get(key)
         if image is None:
-            image = None if self._cache is None else self._cache.get(key)
+            image = self._get(key)
             if image is None:
                 return None
             self._count("from_disk")
@@ -473,17 +460,25 @@ class Compiler:
         given = Schedule.parse(schedule) if isinstance(schedule, str) else schedule
         return build(kernel, given, device, self._give_way if _behind.get() else None)
 
-    def _put(self, key: str, body: bytes) -> None:
-        if self._cache is not None:
+    def _key(self, kernel: Kernel, what: str, device: Device) -> str | None:
+        return None if self._cache is None else program_key(kernel, what, device)
+
+    def _get(self, key: str | None) -> bytes | None:
+        return None if self._cache is None or key is None else self._cache.get(key)
+
+    def _put(self, key: str | None, body: bytes) -> None:
+        if self._cache is not None and key is not None:
             self._later(partial(self._cache.put, key, body))
 
-    def _later(self, job: Callable[[], None]) -> None:
-        """Do it, or leave it to the caller who waits."""
+    def _later(self, job: Callable[[], None], of_plan: bool = False) -> None:
+        """Do it, or leave it to the caller who waits; what is ``of_plan`` is not done where a plan
+        is kept that has it, too.
+        """
         left = _left.get()
         if left is None:
             job()
         else:
-            left.append(job)
+            left.append((lambda: None if left.keeps else job()) if of_plan else job)
 
     def _count(self, what: str) -> None:
         with self._tables:
@@ -498,7 +493,13 @@ class Compiler:
                 table.popitem(last=False)
 
 
-_left: ContextVar[list[Callable[[], None]] | None] = ContextVar("_left", default=None)
+class _Left(list[Callable[[], None]]):
+    """Jobs that are left to a caller; ``keeps``: one is to keep a plan."""
+
+    keeps = False
+
+
+_left: ContextVar[_Left | None] = ContextVar("_left", default=None)
 _behind: ContextVar[bool] = ContextVar("_behind", default=False)
 
 
@@ -531,8 +532,10 @@ class _Values(pickle.Unpickler):
         raise pickle.UnpicklingError(f"{module}.{name} is no value")
 
 
-def _unpickled(body: bytes) -> Any:
+def _unpickled(body: bytes | None) -> Any:
     """The object that the cache holds a pickle of; None where it can not be made here."""
+    if body is None:
+        return None
     try:
         return _Values(BytesIO(body)).load()
     except (pickle.UnpicklingError, ImportError, LookupError, AttributeError, TypeError, ValueError,

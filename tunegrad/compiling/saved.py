@@ -384,18 +384,9 @@ def _model(head: _Model, arrays: Mapping[str, Array]) -> SavedModel:
     dtype: ModelDtype = head.dtype  # type: ignore[assignment]  # looked up above
     guards = _guards(head.guards, plan)
     return SavedModel(
-        head.name,
-        dtype,
-        inputs,
-        head.device,
-        head.threads,
-        plan,
-        kernels,
-        constants,
-        guards,
-        head.validated,
-        tuple(head.changed),
-    )
+        head.name, dtype, inputs, head.device, head.threads, plan, kernels, constants, guards,
+        head.validated, tuple(head.changed),
+    )  # fmt: skip
 
 
 def _planned(

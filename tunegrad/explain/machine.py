@@ -9,13 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from tunegrad import devices
 from tunegrad.config import allowed_threads, cache_dir, default_store, usable_cpus
-from tunegrad.devices import (
-    Device,
-    DeviceMeasurer,
-    MachineLimits,
-    Protections,
-    counters_refused,
-)
+from tunegrad.devices import Device, DeviceMeasurer, MachineLimits, Protections, counters_refused
 from tunegrad.errors import DeviceError
 from tunegrad.reports import CompilerRow, DeviceRow, DoctorReport, IsolationRow, PlaceRow
 from tunegrad.tuning import busy_text, probed
@@ -77,24 +71,16 @@ def _places() -> tuple[PlaceRow, ...]:
 
 def isolation_rows(has: Protections) -> tuple[IsolationRow, ...]:
     """Protections that keep a candidate from harming anything outside its process."""
-    return (
-        IsolationRow(
-            "seccomp",
-            has.seccomp,
-            "system calls: files, processes, sockets, signals to others end it",
-        ),
-        IsolationRow("Landlock", has.landlock > 0, _landlock(has.landlock)),
-        IsolationRow(
-            "user namespace", has.user_namespace, "no privileges, even where tunegrad runs as root"
-        ),
-        IsolationRow(
-            "network namespace", has.network_namespace, "no network, no IPC of other processes"
-        ),
-        IsolationRow(
-            "empty root", has.empty_root, "an empty folder as root, where there is no Landlock"
-        ),
-        IsolationRow("own session", has.session, "signals to its process group stay in it"),
+    calls = "system calls: files, processes, sockets, signals to others end it"
+    rows = (
+        ("seccomp", has.seccomp, calls),
+        ("Landlock", has.landlock > 0, _landlock(has.landlock)),
+        ("user namespace", has.user_namespace, "no privileges, even where tunegrad runs as root"),
+        ("network namespace", has.network_namespace, "no network, no IPC of other processes"),
+        ("empty root", has.empty_root, "an empty folder as root, where there is no Landlock"),
+        ("own session", has.session, "signals to its process group stay in it"),
     )
+    return tuple(IsolationRow(*row) for row in rows)
 
 
 def _landlock(version: int) -> str:

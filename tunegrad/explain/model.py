@@ -342,13 +342,8 @@ def _promotion(
     for trial, evidence in reversed(store.promotions(choice.kernel.key, here)):
         if trial.actions == choice.actions and trial.space_version == SPACE_VERSION:
             before, after = evidence.incumbent_samples_s, evidence.challenger_samples_s
-            return Promotion(
-                evidence.test,
-                evidence.p_value,
-                _median_ms(before),
-                _median_ms(after),
-                evidence.cold,
-            )
+            medians = _median_ms(before), _median_ms(after)
+            return Promotion(evidence.test, evidence.p_value, *medians, evidence.cold)
     return None
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from pathlib import Path
 from statistics import median
@@ -74,38 +74,23 @@ def _space(kernel: Kernel, target: Target) -> float:
 def _row(
     use: tuning.KernelUse, store: db.Store, here: Fingerprint, device: devices.Device
 ) -> ShowRow:
+    row = partial(ShowRow, use.name, use.key, use.uses)
+    space = opts.Space(use.kernel, device.target)
     if use.kernel.fixed:
-        return ShowRow(
-            use.name,
-            use.key,
-            use.uses,
-            "fixed",
-            opts.Space(use.kernel, device.target).fixed().text,
-            "fixed",
-        )
+        return row("fixed", space.fixed().text, "fixed")
     found = store.lookup(use.key, here, opts.SPACE_VERSION)
     if isinstance(found, db.Hit):
-        trial = found.trial
+        trial, ms = found.trial, 1e3 * found.trial.measurement.seconds
         fault = stale(use.kernel, trial, device, process_compiler())
         if not fault:
-            tuned_ms = 1e3 * trial.measurement.seconds
-            return ShowRow(
-                use.name,
-                use.key,
-                use.uses,
-                "hit",
-                trial.actions,
-                trial.origin,
-                trial.session,
-                tuned_ms,
-                facts=dict(trial.measurement.facts),
-            )
+            facts = dict(trial.measurement.facts)
+            return row("hit", trial.actions, trial.origin, trial.session, ms, facts=facts)
         differs: tuple[str, ...] = (fault,)
     else:
         differs = tuple(d.brief for d in found.differences)
-    default = opts.Space(use.kernel, device.target).defaults()[0].text
+    default = space.defaults()[0].text
     outcome: Outcome = "near" if isinstance(found, db.Near) else "miss"
-    return ShowRow(use.name, use.key, use.uses, outcome, default, "default", differs=differs)
+    return row(outcome, default, "default", differs=differs)
 
 
 Stage = Literal["graph", "kernel", "loops", "program", "source", "asm"]

@@ -166,9 +166,9 @@ def engine_of(device: Device) -> Engine:
 
 def process_compiler() -> Compiler:
     """The compiler of this process: all models share what it lowered, loaded and cached on disk."""
-    return _compiler_at(cache_dir() / "objects")
+    return _compiler_at(cache_dir())
 
 
 @functools.lru_cache(maxsize=2)
 def _compiler_at(directory: Path) -> Compiler:
-    return Compiler(ObjectCache(directory))
+    return Compiler(ObjectCache(directory / "objects"))

@@ -20,15 +20,7 @@ from tunegrad.ir.graph import Node
 from tunegrad.ir.interpret.numeric import to_compute
 from tunegrad.ir.rewrites import Guard
 from tunegrad.lazy import dataclass
-from tunegrad.runtime import (
-    Argument,
-    Code,
-    Constants,
-    Donated,
-    Runner,
-    Runners,
-    Signature,
-)
+from tunegrad.runtime import Argument, Code, Constants, Donated, Runner, Runners, Signature
 from tunegrad.runtime.plan import needed_bytes
 
 if TYPE_CHECKING:

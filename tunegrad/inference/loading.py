@@ -413,11 +413,7 @@ def unpickled(content: bytes) -> LoadedModel:
 
 
 def _opened_model(
-    path: Path,
-    device: str,
-    threads: int | None,
-    weights: object,
-    dtype: config.AskedDtype | None,
+    path: Path, device: str, threads: int | None, weights: object, dtype: config.AskedDtype | None
 ) -> LoadedModel:
     """A model from a file ``NAME.plan``, which a loaded model's ``save`` wrote.
 
@@ -445,11 +441,8 @@ def _opened_model(
             "the model here, and save it again"
         )
     if saved.validated != fusion.VALIDATION:
-        how = (
-            f"by rules {saved.validated}, not {fusion.VALIDATION}"
-            if saved.validated
-            else "not at all"
-        )
+        rules = f"by rules {saved.validated}, not {fusion.VALIDATION}"
+        how = rules if saved.validated else "not at all"
         logger(__name__).warning(
             "model file %s: its plan was not compared with its graph as this tunegrad does it "
             "(%s); load the model itself, and save it again", path, how,

@@ -261,7 +261,8 @@ def _made(nodes: tuple[Node, ...], engine: Engine, *, in_full: bool) -> tuple[Ke
     """
     compiler, device = process_compiler(), engine.device
     hasty = devices.host_device(device.target.threads, opt_level=0)
-    quick = compiler.plan(graph_key(nodes, hasty), nodes, hasty)
+    key = graph_key(nodes, hasty)
+    quick = compiler.plan(key, nodes, hasty)
     if quick is not None:
         full = replace(quick, schedules=quick.decided, decided=None)
     else:
@@ -269,9 +270,9 @@ def _made(nodes: tuple[Node, ...], engine: Engine, *, in_full: bool) -> tuple[Ke
         kernels = full.plan.kernels().items()
         work = sum(n * (k.flops + sum(p.size for p in k.params)) for _, (k, n) in kernels)
         if not in_full and work <= _LITTLE_WORK:
-            rolled = {key: _rolled(k, full.schedules[key], hasty) for key, (k, _) in kernels}
+            rolled = {name: _rolled(k, full.schedules[name], hasty) for name, (k, _) in kernels}
             quick = replace(full, schedules=rolled, decided=full.schedules)
-            compiler.keep(graph_key(nodes, hasty), quick, nodes, hasty)
+            compiler.keep(key, quick, nodes, hasty)
     if quick is not None and not in_full:
         _first.add(nodes)
         return quick, hasty
