@@ -297,6 +297,19 @@ def test_a_changed_set_is_the_first_one_at_both_ends_and_another_between() -> No
         assert (new != other.inputs[name]).any()
 
 
+def test_a_float_behind_a_rounded_sum_may_be_a_step_off_next_to_the_middle_of_two() -> None:
+    y = x(96, 384) @ Tensor.input("w", (384, 96), "f32")
+    payload = payload_of(kernel_of((y * 0.37).round().clamp(-128.0, 127.0) * 0.5))
+    (found,) = reference(payload, inputs(payload, lower(payload).io, 0, "ordinary")).values()
+    assert found.bounds is not None
+    between = np.isinf(found.bounds)
+    assert 0 < between.mean() < 0.01
+    for place, bad in ((np.flatnonzero(between)[0], 0), (np.flatnonzero(~between)[0], 1)):
+        got = found.values.astype(np.float32)
+        got[place] += 0.5
+        assert compare(got, "f32", found).bad == bad
+
+
 def test_division_of_integers_never_overflows():
     from test_candidate_hooks import divided
 

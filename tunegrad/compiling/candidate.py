@@ -22,13 +22,19 @@ from tunegrad.compiling.artifact import build
 from tunegrad.devices import Device, Hooks, KernelIO, Lowered, Reference, run_on_host
 from tunegrad.devices.verifying import drawing
 from tunegrad.devices.verifying.inputs import Kind, applied, kinds_of
-from tunegrad.devices.verifying.tolerance import Bar
+from tunegrad.devices.verifying.tolerance import Bar, tolerance
 from tunegrad.errors import CompileFailure, IllegalAction
 from tunegrad.ir import rounding
 from tunegrad.ir.dtypes import F32, F64
 from tunegrad.ir.expr import Op
 from tunegrad.ir.interpret.evaluate import in_float64, unrounded
-from tunegrad.ir.interpret.kernel import interpret, interpret_at, interpret_steps, one_blas_thread
+from tunegrad.ir.interpret.kernel import (
+    folds_at,
+    interpret,
+    interpret_at,
+    interpret_steps,
+    one_blas_thread,
+)
 from tunegrad.ir.interpret.numeric import to_compute
 from tunegrad.ir.kernel import Kernel, Param
 from tunegrad.ir.program import Program
@@ -149,27 +155,72 @@ def reference(
     )
     within = rounding.rounded_within(payload.kernel)
     kernel = unrounded(payload.kernel)
-    if interpret_steps(kernel) <= (_CHECK_STEPS if few else INTERPRETED_STEPS):
-        found = _whole(kernel, interpret(kernel, arrays, as_float64=True), rounded)
-    elif work(kernel) <= SAMPLED_WORK and not few:
-        found = _whole(kernel, _compiled(kernel, arrays), rounded)
-        sample = _sampled(kernel, arrays, sample_points(kernel, steps=_CHECK_STEPS))
-        found = {name: _checked(r, *sample[name]) for name, r in found.items()}
-    else:
-        steps = _CHECK_STEPS if few else _SAMPLE_STEPS
-        sample = _sampled(kernel, arrays, sample_points(kernel, steps=steps))
-        found = {
-            name: _reference(values, rounded[name], at) for name, (at, values) in sample.items()
-        }
+    found = _values(kernel, arrays, rounded, few)
+    tipped = _tipped(kernel, arrays, rounded, few, found)
     bounds = _bounds(kernel, arrays, rounded)
     signed = _keeps_signs(kernel)
     found = {
         name: replace(r, within=within, bounds=_of_each(r, bounds.get(name)), signed=signed)
         for name, r in found.items()
     }
+    found = {name: _left_out(r, tipped.get(name)) for name, r in found.items()}
     decided = _without_overflows(payload.kernel, arrays, found)
     return {name: drawing.judgeable(r) for name, r in decided.items()}
 
+
+def _values(
+    kernel: Kernel, arrays: Mapping[str, Array], rounded: Mapping[str, rounding.Rounded], few: bool
+) -> dict[str, Reference]:
+    """Values of every output, of a sample where that takes long."""
+    if interpret_steps(kernel) <= (_CHECK_STEPS if few else INTERPRETED_STEPS):
+        return _whole(kernel, interpret(kernel, arrays, as_float64=True), rounded)
+    if work(kernel) <= SAMPLED_WORK and not few:
+        found = _whole(kernel, _compiled(kernel, arrays), rounded)
+        sample = _sampled(kernel, arrays, sample_points(kernel, steps=_CHECK_STEPS))
+        return {name: _checked(r, *sample[name]) for name, r in found.items()}
+    steps = _CHECK_STEPS if few else _SAMPLE_STEPS
+    sample = _sampled(kernel, arrays, sample_points(kernel, steps=steps))
+    return {name: _reference(values, rounded[name], at) for name, (at, values) in sample.items()}
+
+
+def _tipped(
+    kernel: Kernel,
+    arrays: Mapping[str, Array],
+    rounded: Mapping[str, rounding.Rounded],
+    few: bool,
+    found: Mapping[str, Reference],
+) -> dict[str, NDArray[np.bool_]]:
+    """Masks of the floats behind a rounding to whole numbers that are others once sums are as far
+    off as they may be, of results that are not exact.
+    """
+    tips = {n for n, r in rounded.items() if r.count != 0 and kernel.param(n).dtype.is_float}
+    if not tips or not rounding.steps_after_sums(kernel):
+        return {}
+    points = sample_points(kernel, steps=_CHECK_STEPS)
+    sums = folds_at(kernel, _read(kernel, arrays), points, as_float64=True)
+    unit = tolerance(F32, max(1, *(r.chain for r in rounded.values())), np.ones(1))[0] / 2
+    masks: dict[str, NDArray[np.bool_]] = {}
+    for way in (unit, -unit):
+        by = {n: way * float(np.sqrt(np.mean(np.square(v)))) for n, v in sums.items() if v.size}
+        moved = _values(rounding.with_moved_sums(kernel, way, by), arrays, rounded, few)
+        for name in tips:
+            r = found[name]
+            smooth = _SMOOTH * tolerance(kernel.param(name).dtype, r.terms, r.values)
+            other = np.abs(r.values - moved[name].values) > smooth
+            masks[name] = masks.get(name, False) | other
+    return masks
+
+
+def _left_out(r: Reference, mask: NDArray[np.bool_] | None) -> Reference:
+    """The reference with infinite bounds where a mask is."""
+    if mask is None or not mask.any():
+        return r
+    bounds = np.full(r.values.shape, np.nan, np.float32) if r.bounds is None else r.bounds
+    return replace(r, bounds=np.where(mask, np.float32(np.inf), bounds))
+
+
+_SMOOTH = 4.0
+"""Times the tolerance that a result moves, at most, by a sum that is off and rounds to the same."""
 
 _SIGNED = frozenset((
     Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.FMA, Op.NEG, Op.ABS, Op.SQRT, Op.RECIP, Op.WHERE, Op.AND,
@@ -228,11 +279,7 @@ def _is_large(memory: Array, p: Param) -> bool:
 def _undecided(r: Reference, narrow: Array) -> Reference:
     """The reference with infinite bounds where it is finite and ``narrow`` is not."""
     here = narrow if r.indices is None else narrow[r.indices]
-    lost = np.isfinite(r.values) & ~np.isfinite(here)
-    if not lost.any():
-        return r
-    bounds = np.full(r.values.shape, np.nan, np.float32) if r.bounds is None else r.bounds
-    return replace(r, bounds=np.where(lost, np.float32(np.inf), bounds))
+    return _left_out(r, np.isfinite(r.values) & ~np.isfinite(here))
 
 
 def _bounds(

@@ -469,6 +469,33 @@ def _jumps(x: Expr) -> bool:
     return x.op in (Op.FLOOR, Op.ROUND, Op.FLOORDIV, Op.MOD) or x.op.compares
 
 
+def steps_after_sums(k: Kernel) -> bool:
+    """True if a sum of floats is rounded to whole numbers, and a float is stored behind that: it is
+    a step off where the sum lies next to the middle of two.
+    """
+    sums = {r.name for r in k.reduces if r.op is Op.ADD and r.dtype.is_float}
+    return bool(sums) and any(
+        any(isinstance(y, Value) and y.stage in sums for y in nodes(x))
+        for s in k.stages
+        for x in nodes(s.expr)
+        if _jumps(x) and not (isinstance(x, Apply) and x.op.compares)
+    )
+
+
+def with_moved_sums(k: Kernel, share: float, by: Mapping[str, float]) -> Kernel:
+    """A kernel whose sums of floats are off: by a share of their size, and by so much each."""
+
+    def moved(leaf: Expr) -> Expr:
+        if not isinstance(leaf, Value) or leaf.stage not in by:
+            return leaf
+        dtype = leaf.dtype
+        size = Apply(Op.MUL, (Apply(Op.ABS, (leaf,), dtype), Const(share, dtype)), dtype)
+        off = Apply(Op.ADD, (size, Const(by[leaf.stage], dtype)), dtype)
+        return Apply(Op.ADD, (leaf, off), dtype)
+
+    return replace(k, stages=tuple(replace(s, expr=rebuild(s.expr, moved)) for s in k.stages))
+
+
 def _divisor(x: Apply) -> Expr:
     return x.args[-1 if x.op is Op.DIV else 0]
 
