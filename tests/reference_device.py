@@ -213,6 +213,9 @@ class ReferenceEngine:
     ) -> tuple[float, ...]:
         return tuple(_seconds(launch) for _ in range(samples))
 
+    def state(self) -> Properties:
+        return self.device.state()
+
     def disorder(self) -> str:
         return ""
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import os
+import platform
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -318,6 +319,35 @@ def dies_of_one_kernel(
     if threading.current_thread() is not threading.main_thread():
         os._exit(3)
     return hostile.reference(payload, inputs)
+
+
+def test_a_candidate_alone_is_timed_again_where_the_clock_has_moved(monkeypatch):
+    clocks, timed, pairs = iter((4000.0, 3900.0, 3910.0, 4000.0, 4001.0)), [], Bench._pairs
+
+    def counted(self: Bench, *rest: Any) -> Any:
+        timed.append(rest)
+        return pairs(self, *rest)
+
+    monkeypatch.setattr(Bench, "_state", lambda _: {"clock_mhz": next(clocks)})
+    monkeypatch.setattr(Bench, "_pairs", counted)
+    candidate = Candidate("kernel", None)
+    with LocalBench("hostile:reference") as local:
+        local.prepare(candidate, hostile.IO)
+        row = local.measure(candidate, compiled(hostile.GOOD, hostile.IO), hostile.QUICK)
+        assert (len(timed), row.state) == (2, (("clock_mhz", 3910.0),))
+        row = local.measure(candidate, compiled(hostile.GOOD, hostile.IO), hostile.QUICK)
+    assert (len(timed), row.state) == (3, (("clock_mhz", 4001.0),))
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="cycles of its products are not known")
+def test_a_row_says_the_clock_of_its_timing():
+    candidate = Candidate("kernel", None)
+    with LocalBench("hostile:reference") as local:
+        local.prepare(candidate, hostile.IO)
+        row = local.measure(candidate, compiled(hostile.GOOD, hostile.IO), hostile.QUICK)
+    ((name, mhz),) = row.state
+    assert name == "clock_mhz"
+    assert 100.0 < mhz < 10_000.0
 
 
 def test_the_same_bytes_are_judged_again_only_where_they_may_win(monkeypatch):

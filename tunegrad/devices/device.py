@@ -276,6 +276,9 @@ class Engine(Protocol):
         A sample is ``inner`` launches, divided out; before each one ``evicted`` leaves all caches.
         """
 
+    def state(self) -> Properties:
+        """``Device.state``, and clocks that only an open device can tell."""
+
     def disorder(self) -> str:
         """Processor state that launches have left otherwise than it was, in words; '' without any.
 

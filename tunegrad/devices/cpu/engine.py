@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from tunegrad.devices.lowered import Lowered
     from tunegrad.forks import ForkSafeLock
     from tunegrad.ir.layout import Pack
+    from tunegrad.trial import Properties
 
 _ALIGN = 64
 """A cache line, and a vector of AVX-512."""
@@ -310,6 +311,10 @@ class CpuEngine:
     ) -> tuple[float, ...]:
         cold = [(m.address, m.nbytes) for m in evicted if m.nbytes]
         return self.team.time(launch.native, samples, inner, cold)
+
+    def state(self) -> Properties:
+        mhz = self._bulk.clock_mhz()
+        return (*self.device.state(), *([("clock_mhz", mhz)] if mhz else []))
 
     def disorder(self) -> str:
         found, before = self._bulk.control(), self._control

@@ -38,6 +38,7 @@ from tunegrad.render.cuda import wrappers_text
 
 if TYPE_CHECKING:
     from tunegrad.devices.device import BoundPlan, Device
+    from tunegrad.trial import Properties
 
 # ---- peaks
 #
@@ -481,6 +482,9 @@ class CudaEngine:
                     self._evict()
                 seconds += [s / inner for s in self._replayed(graph, marks)]
         return tuple(seconds)
+
+    def state(self) -> Properties:
+        return self.device.state()
 
     def disorder(self) -> str:
         return ""

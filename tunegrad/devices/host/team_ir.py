@@ -608,6 +608,7 @@ def _(f: Writer, team: Value, plan: Value, *given: Value) -> None:
 #     tg_digest args from, bytes (a multiple of 64), threads
 #               eight i64: lane l of word w after word ends as mix((l ^ w) * odd),
 #               which no single word leaves as it was
+#     tg_clock  args so many steps that take four cycles each, one after the other
 #     tg_control  no args; how its processor computes: on x86-64 MXCSR, at 8 x87's environment,
 #               at 40 the flags; on aarch64 FPCR
 #     tg_stride1, 2, 4, 8 by bytes of an element
@@ -643,6 +644,16 @@ def _(f: Writer, args: Value, _results: Value, tid: Value, _team: Value) -> None
     to, byte, n, threads = _words(f, args, 4)
     start, stop = _part(f, n, tid, threads)
     f.call("ptr", "memset", f.pointer(to + start), f.cast("trunc", byte, "i32"), stop - start)
+
+
+@_bulk.define(_HEAD.format("tg_clock"))
+def _(f: Writer, args: Value, results: Value, tid: Value, _team: Value) -> None:
+    (steps,) = _words(f, args, 1)
+    with f.loop(steps, tid) as loop:  # a product of integers takes three cycles, a sum one
+        left, x = loop.values
+        loop.only_while(left > 0)
+        loop.again(left - 1, x * 6364136223846793005 + left)
+    f.store(x, f.element("[8 x i64]", results, tid))
 
 
 @_bulk.define(_HEAD.format("tg_control"))

@@ -29,6 +29,7 @@ from tunegrad.ir.layout import Pack
 
 if TYPE_CHECKING:
     from tunegrad.devices.device import BoundPlan
+    from tunegrad.trial import Properties
 
 # ---- peaks
 #
@@ -305,6 +306,9 @@ class OpenClEngine:
                 self.finish()
                 seconds.append(sum(e.profile.end - e.profile.start for e in events) * 1e-9 / inner)
         return tuple(seconds)
+
+    def state(self) -> Properties:
+        return self.device.state()
 
     def disorder(self) -> str:
         return ""
