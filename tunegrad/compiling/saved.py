@@ -212,24 +212,14 @@ def save_model(path: Path, model: SavedModel, device: devices.Device) -> None:
     head = _Model(
         buffers=[_saved_buffer(b) for b in plan.buffers],
         launches=[_Launch(x.kernel.key, [*x.args], x.name, [*x.origin]) for x in plan.launches],
-        starts=[*plan.inputs],
-        ends=[*plan.outputs],
+        starts=[*plan.inputs], ends=[*plan.outputs],
         guards=[_Guard(x.bounds.op, x.bounds.low, x.bounds.high, x.signed) for x in model.guards],
-        kernels=kernels,
-        over=[*plan.over],
-        version=_VERSION,
-        name=model.name,
-        dtype=model.dtype,
-        device=device.name,
-        arch=device.target.arch,
-        features=[*device.target.features],
+        kernels=kernels, over=[*plan.over], version=_VERSION, name=model.name, dtype=model.dtype,
+        device=device.name, arch=device.target.arch, features=[*device.target.features],
         threads=model.threads,
-        inputs=[_Input(i.name, [*i.shape], i.dtype.name) for i in model.inputs],
-        constants=places,
-        validated=model.validated,
-        changed=[*model.changed],
-        runtime=runtime,
-    )
+        inputs=[_Input(i.name, [*i.shape], i.dtype.name) for i in model.inputs], constants=places,
+        validated=model.validated, changed=[*model.changed], runtime=runtime,
+    )  # fmt: skip
     try:
         mapped.write_arrays(path, arrays, {"tunegrad": msgspec.json.encode(head).decode()})
     except OSError as error:

@@ -40,19 +40,13 @@ def doctor() -> DoctorReport:
     return DoctorReport(
         devices=tuple(_device(*row) for row in devices.found()),
         compilers=(CompilerRow("llvm", host.compiler()), *(_compiler(name) for name in _COMPILERS)),
-        versions=_versions(),
-        threads=threads,
-        fma_peak_gflops=limits.flops(threads) / 1e9,
+        versions=_versions(), threads=threads, fma_peak_gflops=limits.flops(threads) / 1e9,
         fma_peak_one_thread_gflops=limits.flops(1) / 1e9,
         bandwidth_gb_per_s=_triad(limits, threads) / 1e9,
         bandwidth_one_thread_gb_per_s=_triad(limits, 1) / 1e9,
-        isolation=isolation_rows(protections),
-        places=_places(),
-        cpus=usable_cpus(),
-        others_cpus=others,
-        busy=busy_text(others, threads),
-        no_counters=counters_refused(),
-    )
+        isolation=isolation_rows(protections), places=_places(), cpus=usable_cpus(),
+        others_cpus=others, busy=busy_text(others, threads), no_counters=counters_refused(),
+    )  # fmt: skip
 
 
 def _places() -> tuple[PlaceRow, ...]:

@@ -130,26 +130,18 @@ def explain(
         variants = () if kernel else variant_rows(direct, settings, roofline, store, here, picks)
         quantised = () if kernel else quantised_layers(direct, settings, target, picks, variants)
         others = tuning.others_cpus(used, tuning.cpu_use())
+    floor_s = sum(use.uses * roofline.bound_s(use.kernel) for use in direct.kernels)
     return ExplainReport(
-        model=workload.name,
-        device=settings.device,
-        threads=settings.threads,
+        model=workload.name, device=settings.device, threads=settings.threads,
         store=str(settings.store) if with_store else "",
         peak_gflops=roofline.peak_flops_per_s / 1e9,
         cache_gb_per_s=roofline.cache_bytes_per_s / 1e9,
-        memory_gb_per_s=roofline.memory_bytes_per_s / 1e9,
-        rows=rows,
-        variants=variants,
-        direct_floor_ms=1e3
-        * sum(use.uses * roofline.bound_s(use.kernel) for use in direct.kernels),
-        budget_s=asked.budget_s,
-        seconds=time.monotonic() - begun_s,
-        top=top,
-        wall_ms=None if wall_s is None else 1e3 * wall_s,
-        others_cpus=others,
-        busy=tuning.busy_text(others, settings.threads),
-        quantised=quantised,
-    )
+        memory_gb_per_s=roofline.memory_bytes_per_s / 1e9, rows=rows, variants=variants,
+        direct_floor_ms=1e3 * floor_s,
+        budget_s=asked.budget_s, seconds=time.monotonic() - begun_s, top=top,
+        wall_ms=None if wall_s is None else 1e3 * wall_s, others_cpus=others,
+        busy=tuning.busy_text(others, settings.threads), quantised=quantised,
+    )  # fmt: skip
 
 
 def _wall_s(store: Store, model: str, here: Fingerprint) -> float | None:
@@ -304,33 +296,22 @@ def _row(
     timed = timer.time(kernel, c.schedule.text)
     found = _machine_code(kernel, c.schedule, timer.device) if look else devices.Inspection()
     return ExplainRow(
-        kernel=c.use.name,
-        key=c.use.key,
-        uses=c.use.uses,
-        operations=kernel.origin,
-        share=None,
-        flops=tuning.needed_flops(kernel),
-        executed_flops=c.executed,
+        kernel=c.use.name, key=c.use.key, uses=c.use.uses, operations=kernel.origin, share=None,
+        flops=tuning.needed_flops(kernel), executed_flops=c.executed,
         unique_bytes=kernel.unique_bytes,
         const_bytes=sum(p.nbytes for p in kernel.params if p.role == "const"),
-        flops_ms=1e3 * bounds.flops_s,
-        bytes_ms=1e3 * bounds.bytes_s,
-        level=bounds.level,
+        flops_ms=1e3 * bounds.flops_s, bytes_ms=1e3 * bounds.bytes_s, level=bounds.level,
         ms=None if timed.over else timed.ms,
         stored_ms=None if trial is None else 1e3 * trial.measurement.seconds,
         outcome=c.choice.outcome,
         origin=trial.origin if trial else "fixed" if c.choice.outcome == "fixed" else "default",
-        session="" if trial is None else trial.session,
-        differs=c.choice.differs,
-        promotion=_promotion(c.choice, store, here),
-        actions=c.schedule.text,
-        registers=_registers(c.tree),
-        code=found.facts,
-        resources=found.resources,
+        session="" if trial is None else trial.session, differs=c.choice.differs,
+        promotion=_promotion(c.choice, store, here), actions=c.schedule.text,
+        registers=_registers(c.tree), code=found.facts, resources=found.resources,
         hot_loop=found.hot_loop if look == "loop" else "",
         note=timed.note or ("stopped: it takes too long" if timed.over else ""),
         facts={} if trial is None else dict(trial.measurement.facts),
-    )
+    )  # fmt: skip
 
 
 def _promotion(
