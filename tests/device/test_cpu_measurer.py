@@ -10,6 +10,7 @@ import platform
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from local_bench import LocalBench
 
 from tunegrad.devices import examine, host_device
 from tunegrad.devices.bench import Bench
+from tunegrad.devices.cpu.engine import CpuEngine
 from tunegrad.devices.examine import Unprepared
 from tunegrad.devices.host.codegen import compile_llvm
 from tunegrad.devices.host.facts import host_target
@@ -337,6 +339,37 @@ def test_a_candidate_alone_is_timed_again_where_the_clock_has_moved(monkeypatch)
         assert (len(timed), row.state) == (2, (("clock_mhz", 3910.0),))
         row = local.measure(candidate, compiled(hostile.GOOD, hostile.IO), hostile.QUICK)
     assert (len(timed), row.state) == (3, (("clock_mhz", 4001.0),))
+
+
+def test_an_element_of_an_input_changes_between_timed_samples(monkeypatch):
+    seen, time = [], CpuEngine.time
+    candidate = Candidate("kernel", None)
+    with LocalBench("hostile:reference") as local:
+        local.prepare(candidate, hostile.IO)
+
+        def watched(engine: CpuEngine, launch: Any, *rest: Any) -> tuple[float, ...]:
+            seen.append(local.bench._bound.buffers[0][0].array("f32").copy() if timing else None)
+            return time(engine, launch, *rest)
+
+        timing, pairs = [], Bench._pairs
+
+        def timed(self: Bench, *rest: Any) -> Any:
+            timing.append(True)
+            found = pairs(self, *rest)
+            timing.clear()
+            return found
+
+        monkeypatch.setattr(CpuEngine, "time", watched)
+        monkeypatch.setattr(Bench, "_pairs", timed)
+        row = local.measure(candidate, compiled(hostile.GOOD, hostile.IO), hostile.QUICK)
+        buffer = local.bench._bound.buffers[0][0]
+        first, protected = buffer.array("f32").copy(), buffer._protected
+    samples = [x for x in seen if x is not None]
+    assert row.status is Status.OK
+    assert len(samples) >= 3
+    assert all((a != b).sum() == 1 for a, b in pairwise(samples))
+    assert all((x != first).sum() <= 1 and (x[:16] == first[:16]).all() for x in samples)
+    assert protected
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="cycles of its products are not known")

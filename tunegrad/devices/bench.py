@@ -229,14 +229,23 @@ class Bench:
         clock has moved meanwhile by more than times may scatter.
         """
         bound = self._loaded()
+        restless = bound.dataset.restless(bound.io, self.engine)
+        flip = _nothing if restless is None else restless.flip
         before = self._state()
-        pairs = self._pairs(bound, policy, best_s, standing_s)
+        pairs = self._pairs(bound, policy, best_s, standing_s, flip)
         state = self._state()
         if self._beside is None and _moved(before, state) > policy.tolerance:
-            pairs, state = self._pairs(bound, policy, best_s, standing_s), self._state()
+            pairs, state = self._pairs(bound, policy, best_s, standing_s, flip), self._state()
+        wrote = ""
+        if restless is not None:
+            last = restless.away
+            wrote = restless.end()
+            if last:  # its outputs are compared
+                self.engine.time(bound.launches[0], 1)
         written = self.engine.digest(bound.written(0))
         measured = identity(bound.digest, bound.kernel_key, 0)
-        damage, self._wrote = self.engine.disorder() or bound.damage(0), bound.written(0)
+        damage = wrote or self.engine.disorder() or bound.damage(0)
+        self._wrote = bound.written(0)
         told = tuple(sorted(state.items()))
         return Timed(measured, pairs.samples_s, damage, written, pairs.reference_s, told)
 
@@ -304,13 +313,27 @@ class Bench:
             launches,
         )  # fmt: skip
 
-    def _pairs(self, bound: _Bound, policy: Policy, best_s: float, standing_s: float) -> Pairs:
-        """Samples in turns. What is beside the candidate writes where it does, and never last."""
+    def _pairs(
+        self,
+        bound: _Bound,
+        policy: Policy,
+        best_s: float,
+        standing_s: float,
+        flip: Callable[[], None],
+    ) -> Pairs:
+        """Samples in turns, each after a ``flip``. What is beside the candidate writes where it
+        does, and never last.
+        """
         beside = self._beside
 
         def sampler(program: _Bound) -> Callable[[int], float]:
             evicted = program.evicted(policy.cache)
-            return lambda inner: self.engine.time(program.launches[0], 1, inner, evicted)[0]
+
+            def sample(inner: int) -> float:
+                flip()
+                return self.engine.time(program.launches[0], 1, inner, evicted)[0]
+
+            return sample
 
         return sample_pairs(
             sampler(bound),
@@ -321,6 +344,10 @@ class Bench:
             losing_s=self._limits.losing_factor * best_s,
             alone=bool(bound.evicted(policy.cache)),
         )
+
+
+def _nothing() -> None:
+    """Changes nothing."""
 
 
 def _moved(before: Mapping[str, float], after: Mapping[str, float]) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import random
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,16 @@ import numpy.typing as npt
 
 from tunegrad.devices.device import Engine, Memory
 from tunegrad.devices.host.buffers import poison
-from tunegrad.devices.job import Array, Candidate, Hooks, KernelIO, Limits, Parameter, Reference
+from tunegrad.devices.job import (
+    WROTE_READ_ONLY,
+    Array,
+    Candidate,
+    Hooks,
+    KernelIO,
+    Limits,
+    Parameter,
+    Reference,
+)
 from tunegrad.devices.verifying.inputs import KINDS, MILDEST, Draw, Kind, draw_inputs, seed_of
 from tunegrad.devices.verifying.tolerance import Bar
 from tunegrad.errors import InternalError
@@ -37,6 +47,39 @@ class InputSet:
 
     inputs: dict[str, Array]
     references: dict[str, Reference]
+
+
+_MANY = 32
+"""Elements that an input of which one moves has at least: the first half of them stay."""
+
+
+@dataclass(slots=True)
+class Restless:
+    """An element of an input that changes between timed launches, so that no result of an earlier
+    one is one of this. Mutable: it knows which of two values stands there.
+    """
+
+    name: str
+    memory: Memory
+    engine: Engine
+    was: str
+    values: Array
+    at: int
+    other: Any
+    away: bool = False
+
+    def flip(self) -> None:
+        """Exchange the value."""
+        self.values[self.at], self.other = self.other, self.values[self.at]
+        self.away = not self.away
+
+    def end(self) -> str:
+        """Give the first value back, and protect the memory; what was written to it meanwhile."""
+        if self.away:
+            self.flip()
+        self.memory.protect()
+        same = self.engine.digest([self.memory]) == self.was
+        return "" if same else f"{self.name}: {WROTE_READ_ONLY}"
 
 
 @dataclass(slots=True)
@@ -148,6 +191,25 @@ class Dataset:
         finally:
             for _, memory, values in held:
                 _rewrite(memory, values, engine)
+
+    def restless(self, io: KernelIO, engine: Engine) -> Restless | None:
+        """A drawn element of an input of the first set, whose memory may be written to until its
+        end; None where this process does not see the memory of any.
+        """
+        for param in random.sample(io.params, len(io.params)):
+            if param.role != "in" or param.name in io.unread or param.elements < _MANY:
+                continue
+            memory = self._buffer(param, 0, engine)
+            if memory.view(param.dtype) is None:
+                continue
+            was = engine.digest([memory])
+            memory.protect(False)
+            values = memory.view(param.dtype)
+            at, other = (random.randrange(_MANY // 2, param.elements) for _ in range(2))
+            if values is not None and values[at] == values[at] and values[other] == values[other]:
+                return Restless(param.name, memory, engine, was, values, at, values[other])
+            memory.protect()
+        return None
 
     def _buffer(self, param: Parameter, index: int, engine: Engine) -> Memory:
         size = buffer_dtype(param.dtype).itemsize
