@@ -4,10 +4,16 @@ there is no PyTorch.
     python -m tests.api_fuzzer 2000        so many programs of the run's seed, counts at the end
     python -m tests.api_fuzzer 500 7       of seed 7
     python -m tests.api_fuzzer pairs 500   drawn only: which operation read what which other made
+    python -m tests.api_fuzzer histories 500 7
 
 A program is lines of PyTorch's API (``api_operations``), each of which reads inputs and earlier
 results. It is drawn with tunegrad alone, so the same seed draws the same program everywhere. What
 fails is cut down to a few lines and printed as a test.
+
+A history is a program with writes in place between its lines, second names and views of values,
+reads, and lines under a condition of indices. It is run again and again with other values, so that
+the forms of its results become known and no graph is made of them; what it gives has to be, bit for
+bit and error for error, what it gives where a graph is made of every result.
 """
 
 from __future__ import annotations
@@ -18,7 +24,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import prod
@@ -31,15 +37,18 @@ import tunegrad
 from tests import fuzzing
 from tests.api_operations import FAMILIES, OPERATIONS, Unfit
 from tests.compiled_graphs import TARGET, CompiledKernels
-from tunegrad.frontend import Tensor, bf16_values
+from tunegrad.errors import TunegradError
+from tunegrad.frontend import Tensor, bf16_values, handle
+from tunegrad.frontend.nodes import tracing
+from tunegrad.frontend.nodes.indexing import only_where
 from tunegrad.ir.folding import known_outputs
 from tunegrad.ir.fusion import Fusion, least_memory
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.planning import prepared
 
 __all__ = [
-    "Draw", "Program", "Step", "Value", "agrees", "check_programs", "drawn", "failures", "never",
-    "shrunk",
+    "Draw", "Program", "Step", "Value", "agrees", "check_histories", "check_programs", "drawn",
+    "failures", "known_forms", "never", "shrunk",
 ]  # fmt: skip
 
 Array = NDArray[Any]
@@ -701,6 +710,146 @@ def check_programs(
     return counts
 
 
+# ---- histories
+
+ROUNDS = 6
+"""Runs of a history: forms are new in the first, and known from the third on."""
+
+
+@contextmanager
+def known_forms(used: bool) -> Iterator[None]:
+    """Results of known forms are computed without a graph inside, or a graph is made of each."""
+    leaves, pending_of = tracing._leaves, handle.pending_of
+    tracing._leaves = [False]  # a tensor that requires a gradient ends known forms
+    if not used:
+        handle.pending_of = lambda x: None
+    try:
+        yield
+    finally:
+        tracing._leaves, handle.pending_of = leaves, pending_of
+
+
+_HAPPENINGS = (
+    "{v} += 1", "{v}.neg_()", "{v}.relu_()", "{v}.fill_(2)", "{v}.copy_({other})",
+    "{v}.mul_(0.5).realize()", "{v}.sub_(1).realize()", "{v}.realize()", "{v}.numpy()",
+    "{new} = {v}", "{v} = {v} - 1", "{new} = {v} * 3", "{new} = {v} - {other}",
+    "{new} = {other} * {v} + {v}", "{new} = {v}.T", "{new} = {v}.reshape(-1)",
+    "{new} = {v}.T.reshape(-1)",
+)  # fmt: skip
+_OF_ROWS = (
+    "{v}[0] = 0.25", "{v}[-1] += 1", "{new} = {v}[-1]", "{new} = {v}[1:]",
+    "{v}.copy_({v}.flip(0))", "{v}[1:] = {v}[:-1].clone()", "{new} = {v}.sort(0)[0]",
+    "{new} = {v}.softmax(0)", "{new} = {v}.index_select(0, place)", "{new} = {v}[place] + 1",
+)  # fmt: skip
+"""What may happen to a value, and to one that has rows."""
+
+
+def history(rng: random.Random, program: Program) -> tuple[str, ...]:
+    """A program's lines as statements, between them what else may happen to their values; in half
+    of the histories few kinds of that, again and again.
+    """
+    held, lines = _started(program), list[str]()
+    kinds: tuple[str, ...] = (*_HAPPENINGS, *_OF_ROWS)
+    kinds = tuple(rng.sample(kinds, 6)) if rng.random() < 0.5 else kinds
+
+    def tried(line: str) -> None:
+        line = f"with only_where(truth.node): {line}" if rng.random() < 0.2 else line
+        with suppress(TunegradError), known_forms(False):  # a write to an expanded tensor
+            exec(line, held)  # noqa: S102  # our own line
+            lines.append(line)
+
+    def happens() -> None:
+        names = [n for n, x in held.items() if _is_written(x)]
+        v = rng.choice((names[-2:] if rng.random() < 0.5 else names) or [""])
+        fits = [k for k in kinds if v and (k not in _OF_ROWS or held[v].shape)]
+        if fits:
+            alike = [n for n in names if _form(held[n]) == _form(held[v])]
+            form = {"v": v, "other": rng.choice(alike), "new": f"a{len(lines)}"}
+            tried(rng.choice(fits).format_map(form))
+
+    for step in program.steps:
+        tried(f"{step.name} = {step.text}")
+        for _ in range(rng.randint(0, 2)):
+            happens()
+    for _ in range(rng.randint(4, 12)):
+        happens()
+    return tuple(lines)
+
+
+def _is_written(x: object) -> bool:
+    """True of what a history writes to: integers are positions, and bools are conditions."""
+    return isinstance(x, Tensor) and x.dtype.is_float and x.size > 0
+
+
+def _form(x: Tensor) -> tuple[object, ...]:
+    return x.shape, x.dtype
+
+
+def _started(program: Program, at: int = 0) -> dict[str, Any]:
+    """The names that a history begins with; in later rounds, other values of the same forms: those
+    of inputs moved on, another condition, and in the last two a position that is out of range.
+    """
+    held: dict[str, Any] = {"T": tunegrad, "F": tunegrad.nn.functional, "only_where": only_where}
+    held["truth"] = Tensor(np.array([at % 2 == 1]))[0]
+    held["place"] = Tensor(np.array([0, 999 if at >= ROUNDS - 2 else -1]))
+    for name, (array, kind) in program.inputs.items():
+        held[name] = Tensor(np.roll(array, at), dtype_name(kind))
+        held[f"twin_{name}"] = Tensor(np.roll(array, at + 1), dtype_name(kind))
+    return held
+
+
+def _outcome(lines: Sequence[str], held: dict[str, Any], names: Sequence[str]) -> dict[str, object]:
+    """What each of these is after a history: its bytes, or the error that it raises."""
+    found: dict[str, object] = {}
+    for line in lines:
+        try:
+            exec(line, held)  # noqa: S102  # our own line
+        except Exception as error:  # noqa: BLE001  # a wrong one differs from the right one
+            found[line] = type(error)
+    for name in names:
+        if name in held:
+            try:
+                found[name] = held[name].dtype.name, held[name].shape, held[name].numpy().tobytes()
+            except Exception as error:  # noqa: BLE001
+                found[name] = type(error)
+    return found
+
+
+def unlike(program: Program, lines: Sequence[str], names: Sequence[str]) -> str:
+    """Which result of a history differs where forms are known, and when; '' where none does."""
+    for at in range(ROUNDS):
+        outcomes = []
+        for used in (True, False):
+            with known_forms(used):
+                outcomes.append(_outcome(lines, _started(program, at), names))
+        wrong = [n for n in outcomes[1] if outcomes[0].get(n) != outcomes[1][n]]
+        if wrong:
+            return f"round {at}: {', '.join(wrong)} of\n" + "\n".join(lines)
+    return ""
+
+
+def check_history(rng: random.Random) -> str:
+    """Draw a history and run it: a small one that fails with its inputs, or ''."""
+    program = drawn(rng, rng.randint(1, 3), Counter())
+    lines = history(rng, program)
+    names = sorted(set(re.findall(r"\b([va]\d+) = ", "\n".join(lines))))
+    names = rng.sample(names, min(6, len(names))) + list(program.inputs)[:1]
+    if not unlike(program, lines, names):
+        return ""
+    for line in reversed(lines):
+        rest = tuple(other for other in lines if other is not line)
+        with suppress(Exception):  # a name that is no longer there, say
+            lines = rest if unlike(program, rest, names) else lines
+    return f"{unlike(program, lines, names)}\nof {program.inputs}"
+
+
+def check_histories(count: int) -> None:
+    """Raise AssertionError with a small failing history, of so many drawn ones."""
+    for case in range(count):
+        said = check_history(fuzzing.rng("histories", case))
+        assert not said, f"history {case}: {said}"
+
+
 def never(counts: Counter[tuple[str, str]]) -> list[tuple[str, str]]:
     """Pairs of operations that were never drawn together."""
     return [(a, b) for a in OPERATIONS for b in OPERATIONS if (a, b) not in counts]
@@ -736,6 +885,12 @@ def main(arguments: Sequence[str]) -> None:
     if arguments[:1] == ["pairs"]:
         given = [int(a) for a in arguments[1:]]
         show_pairs(given[0] if given else 2000, given[1] if given[1:] else fuzzing.fix_seed())
+        return
+    if arguments[:1] == ["histories"]:
+        count, seed = int(arguments[1]), int(arguments[2])
+        found = [check_history(random.Random(f"{seed} histories {case}")) for case in range(count)]
+        _say("\n---\n".join(filter(None, found)))
+        _say(f"seed {seed}: {count} histories, {sum(map(bool, found))} wrong")
         return
     count = int(arguments[0]) if arguments else 200
     seed = int(arguments[1]) if len(arguments) > 1 else fuzzing.fix_seed()

@@ -23,6 +23,7 @@ import numpy as np
 
 import tunegrad as tg
 from tests import fuzzing
+from tests.api_fuzzer import known_forms
 
 __all__ = ["Program", "agrees", "check_programs", "drawn", "shrunk"]
 
@@ -293,13 +294,24 @@ def shrunk(program: Program, fails: Callable[[Program], bool]) -> Program:
     return program
 
 
+def known(program: Program) -> str:
+    """As ``agrees``, of other values again and again, until the forms of results are known."""
+    with known_forms(True):
+        for by in range(4):
+            inputs = {n: a + by for n, a in program.inputs.items()}
+            if said := agrees(Program(inputs, program.lines)):
+                return f"values + {by}: {said}"
+    return ""
+
+
 _CHECKS: dict[str, Callable[[Program], str]] = {
     "eager": agrees,
+    "known": known,
     "looked at": lambda p: agrees(p, True),
     "compiled": compiled,
     "gradients": gradients_agree,
 }
-_TURNS = (("eager", "looked at"), ("gradients",), ("eager",), ("compiled",))
+_TURNS = (("eager", "looked at"), ("gradients",), ("known",), ("compiled",))
 """Comparisons of one program after the other."""
 
 

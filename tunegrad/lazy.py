@@ -4,9 +4,9 @@ methods of dataclasses.
 A package whose modules are imported when one of their names is asked for says its names twice: as
 imports for type checkers, and as a table for the runtime.
 
+    # mypy: implicit-reexport
     if TYPE_CHECKING:
-        from .why import Why as Why
-        from .why import why as why
+        from .why import Why, why
     else:
         __all__, __getattr__ = lazy_names(__name__, {"why": "Why why"})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -53,6 +54,22 @@ def test_programs_agree_as_compiled_functions_and_as_they_are_computed_eagerly(
         outputs = compiled if isinstance(compiled, list | tuple) else [compiled]
         found = [np.asarray(o) for o in outputs]
         assert api_fuzzer.differences(program, tensors, found) == "", program.text()
+
+
+def test_histories_of_known_forms_are_those_of_graphs() -> None:
+    """Writes, views and second names between calls of one form, and conditions around them."""
+    api_fuzzer.check_histories(fuzzing.count(6))
+
+
+def test_history_whose_conditions_reach_other_results_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A result that was asked for before a condition is made under it."""
+    program = Program({"v0": (np.arange(6, dtype=np.float32).reshape(3, 2), "float32")}, (), ())
+    lines = "a0 = v0.index_select(0, place)", "with only_where(truth.node): a1 = a0 + 1"
+    assert api_fuzzer.unlike(program, lines, ["a0"]) == ""
+    monkeypatch.setattr(tracing, "apart", contextlib.nullcontext)
+    assert "a0 of" in api_fuzzer.unlike(program, lines, ["a0"])
 
 
 def test_results_of_known_forms_are_those_of_graphs(monkeypatch: pytest.MonkeyPatch) -> None:

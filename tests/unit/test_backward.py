@@ -274,3 +274,14 @@ def test_checkpoint_has_the_gradient_of_the_function() -> None:
     tg.checkpoint(lambda a: (a.exp() * 2).tanh(), w).sum().backward()
     (v.exp() * 2).tanh().sum().backward()
     np.testing.assert_allclose(np.asarray(w.grad), np.asarray(v.grad), 1e-6)
+
+
+def test_sign_that_is_copied_has_a_gradient_of_zeros_as_in_pytorch() -> None:
+    torch = pytest.importorskip("torch")
+    a, b = np.array([1.5, -2.0, 0.0, -0.0], np.float32), np.array([[-1.0], [2.0]], np.float32)
+    given = [tg.tensor(x, requires_grad=True) for x in (a, b)]
+    theirs = [torch.tensor(x, requires_grad=True) for x in (a, b)]
+    (tg.copysign(*given) * 3.0).sum().backward()
+    (torch.copysign(*theirs) * 3.0).sum().backward()
+    for x, y in zip(given, theirs, strict=True):
+        np.testing.assert_array_equal(x.grad.numpy(), y.grad.numpy())

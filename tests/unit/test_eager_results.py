@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import gc
 import pickle
 import threading
@@ -24,6 +25,7 @@ from tunegrad.frontend.nodes import tracing
 from tunegrad.frontend.nodes.indexing import only_where
 from tunegrad.inference import realizing
 from tunegrad.ir import graph
+from tunegrad.ir.expr import Op
 
 _A = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
 _B = np.arange(8, dtype=np.float32).reshape(4, 2) / 3
@@ -442,3 +444,72 @@ def test_indices_in_a_branch_are_held_to_be_in_range_where_it_is_taken_alone() -
         assert condition.node in graph.topological((guard,))
     with pytest.raises(IndexError, match="index 9 is out of range"):
         taken(9).numpy()
+
+
+def test_index_of_before_a_branch_is_held_to_be_in_range_whatever_is_taken() -> None:
+    given, condition = _A.copy(), tg.Tensor(np.array(False))
+
+    def asked(index: int) -> tg.Tensor:
+        return tg.Tensor(given).index_select(0, tg.Tensor(np.array([index, 0])))
+
+    for _ in range(4):
+        asked(1).numpy()
+    before = asked(9)
+    assert before.pending is not None
+    with only_where(condition.node):
+        inside = before + 1
+    for x in (before, inside):
+        with pytest.raises(IndexError, match="index 9 is out of range"):
+            x.numpy()
+
+
+def test_gradient_of_a_function_reads_what_was_asked_for_before() -> None:
+    _known(lambda x, y: x.clamp(-1, 1) * y, _A, _A)
+    before = tg.Tensor(_A).clamp(-1, 1)
+    assert before.pending is not None
+    found = tg.grad(lambda x: (x * before).sum())(tg.Tensor(_A))
+    np.testing.assert_array_equal(found.numpy(), _A.clip(-1, 1))
+
+
+def test_partial_functions_of_other_keywords_are_other_forms() -> None:
+    def scaled(x: graph.Node, by: float) -> graph.Node:
+        return graph.elementwise(Op.MUL, x, graph.full(by, x.shape, x.dtype))
+
+    x = tg.Tensor(_A)
+    for by in (2.0, 3.0, 2.0, 3.0, 3.0, 2.0):
+        found = x._of("scaled", functools.partial(scaled, by=by), x)
+        np.testing.assert_array_equal(found.numpy(), _A * by)
+
+
+def test_several_results_of_a_known_form_make_no_graph_and_share_nothing() -> None:
+    def run(x: tg.Tensor) -> tuple[tg.Tensor, tg.Tensor]:
+        return x.sort(1, descending=True)
+
+    x = tg.Tensor(_A)
+    for _ in range(4):
+        run(x)
+    values, places = run(x)
+    assert values.pending is not None
+    assert places.pending is not None
+    assert type(run(x)).__name__ == "Found"
+    values += 1
+    x[0] = 9.0
+    np.testing.assert_array_equal(values.numpy(), np.sort(_A, 1)[:, ::-1] + 1)
+    np.testing.assert_array_equal(places.numpy(), np.argsort(_A, 1)[:, ::-1])
+    assert (x.sort(1)[0].numpy()[0] == 9).all()
+
+
+@pytest.mark.parametrize(
+    "key", [1, -1, (1, slice(1, 3)), slice(1, 3), (slice(None), 2), (slice(2, 0, -1),)], ids=str
+)
+def test_part_of_an_array_makes_no_plan_where_its_elements_follow_each_other(key: object) -> None:
+    x = tg.Tensor(_A)
+    for _ in range(4):
+        part = x[key]
+        np.testing.assert_array_equal(part.numpy(), _A[key])  # type: ignore[index]
+    part.numpy()[...] = 7.0
+    np.testing.assert_array_equal(part.numpy(), _A[key])  # type: ignore[index]
+    x *= 2.0
+    np.testing.assert_array_equal(part.numpy(), 2 * _A[key])  # type: ignore[index]
+    rows = tg.Tensor(_A)
+    assert not {"topological", "_canonical", "evaluate"} & set(entered(rows[1].numpy))

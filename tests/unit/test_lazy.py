@@ -47,11 +47,11 @@ def imported_for_checkers(package: str) -> dict[str, str]:
     """The module of each name that type checkers see."""
     file = importlib.import_module(_module(package)).__file__
     return {
-        alias.asname: f"{_module(package)}.{node.module}"
+        alias.name: f"{_module(package)}.{node.module}"
         for node in ast.walk(ast.parse(Path(file or "").read_text(encoding="utf-8")))
         if isinstance(node, ast.ImportFrom) and node.level
         for alias in node.names
-        if alias.asname
+        if alias.name not in {"*", "lazy_names"}
     }
 
 

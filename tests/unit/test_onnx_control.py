@@ -15,14 +15,15 @@ from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 import tunegrad as tg  # noqa: E402
 from tunegrad.errors import IndexOutOfRange, ModelError  # noqa: E402
+from tunegrad.frontend.onnx.backend import TunegradBackend  # noqa: E402
 from tunegrad.frontend.onnx.importer import model_of_proto  # noqa: E402
 
 RNG = np.random.default_rng(0)
 
 
-def parsed(text: str) -> ModelProto:
+def parsed(text: str, opset: int = 18) -> ModelProto:
     """A model of ONNX's text: ``graph`` and what follows."""
-    return parser.parse_model(f'<ir_version: 10, opset_import: ["" : 18]>\n{text}')
+    return parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]>\n{text}')
 
 
 def run(proto: ModelProto, *arrays: Any) -> list[Any]:
@@ -261,6 +262,42 @@ def test_scan_steps_over_its_axis(shape: str, out: str, more: str) -> None:
     np.testing.assert_allclose(last, v, rtol=1e-5, atol=1e-6)
     axis = 1 if "output_axes" in more else 0
     np.testing.assert_allclose(everything, np.stack(rows, axis), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("directions", ["", ", directions = [1]"])
+@pytest.mark.parametrize("lengths", [[3, 1], [0, 3], None], ids=str)
+def test_scan_of_opset_8_takes_as_many_steps_as_each_sequence_has(
+    lengths: list[int] | None, directions: str
+) -> None:
+    proto = parsed(
+        f"""
+    m (int64[2] lengths, float[2, 2] start, float[2, 3, 2] x)
+        => (float[2, 2] last, float[2, 3, 2] all) {{
+        last, all = Scan ({"lengths" if lengths else ""}, start, x) <
+            num_scan_inputs = 1{directions},
+            body = step (float[2] v, float[2] e) => (float[2] w, float[2] row) {{
+                t = Tanh (v)
+                w = Add (t, e)
+                row = Mul (w, e)
+            }}
+        >
+    }}
+    """,
+        opset=8,
+    )
+    start, x = floats(2, 2), floats(2, 3, 2)
+    rows, ends = np.zeros((2, 3, 2), np.float32), start.copy()
+    for i, length in enumerate(lengths or (3, 3)):
+        for step, e in enumerate(x[i, :length][:: -1 if directions else 1]):
+            ends[i] = np.tanh(ends[i]) + e
+            rows[i, step] = ends[i] * e
+    given = np.asarray(lengths or (3, 3))
+    last, every = TunegradBackend.prepare(proto).run([given, start, x])
+    np.testing.assert_allclose(last, ends, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(every, rows, rtol=1e-5, atol=1e-6)
+    if lengths:
+        with pytest.raises(ModelError, match="a sequence of 4 steps, and operands of 3"):
+            TunegradBackend.prepare(proto).run([np.asarray([4, 1]), start, x])
 
 
 def test_branches_nest_in_loops_and_see_all_names() -> None:

@@ -316,6 +316,23 @@ def test_grids_are_read_as_by_the_runtime(mode: str, padding: str, corners: int)
     agree(proto("GridSample", inputs, opset=20, **attributes), inputs, runtime=True)
 
 
+@pytest.mark.parametrize("kind", ["i1", "u1", "i4", "i8"])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_grids_of_integers_are_rounded_and_stay_within_their_type(mode: str, kind: str) -> None:
+    ends = np.iinfo(kind)
+    x = np.random.default_rng(0).choice(np.array([ends.min, ends.max, 3, 5], kind), (1, 2, 5, 6))
+    inputs = {"x": x // 2 if kind == "i8" else x, "g": array(1, 4, 7, 2, low=-1.2, high=1.2)}
+    floats = {"x": inputs["x"].astype(np.float64), "g": inputs["g"]}
+    attributes: dict[str, Any] = {"mode": mode, "padding_mode": "border"}
+    (wanted,) = found(proto("GridSample", floats, opset=20, **attributes), floats)
+    (made,) = found(proto("GridSample", inputs, opset=20, **attributes), inputs)
+    assert made.dtype == np.dtype(kind)
+    held = np.clip(np.round(wanted), float(ends.min), float(ends.max))
+    far = np.abs(made.astype(np.float64) - held)
+    assert far.max() <= max(1.0, 1e-6 * float(ends.max))
+    assert mode != "nearest" or np.isin(made, inputs["x"]).all()
+
+
 def test_grids_of_volumes_are_read() -> None:
     inputs = {"x": array(1, 2, 3, 4, 5), "g": array(1, 2, 3, 2, 3, low=-1.2, high=1.2)}
     agree(proto("GridSample", inputs, mode="linear", opset=20), inputs)

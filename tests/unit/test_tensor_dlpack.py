@@ -156,3 +156,19 @@ def test_memory_comes_in_and_goes_out_without_a_copy_where_none_is_asked_for(
 def test_a_tensor_exports_its_values() -> None:
     tensor = Tensor(np.arange(5, dtype=np.float32)) * 2
     np.testing.assert_array_equal(np.from_dlpack(tensor), np.arange(5, dtype=np.float32) * 2)
+
+
+def test_bf16_goes_out_as_bf16() -> None:
+    torch = pytest.importorskip("torch")
+    values = torch.arange(6).reshape(2, 3).bfloat16() / 4
+    tensor = Tensor(values)
+    for given, wanted in ((tensor, values), (tensor + 1, values + 1), (tensor.T, values.T)):
+        found = torch.from_dlpack(given)
+        assert found.dtype == torch.bfloat16
+        assert torch.equal(found, wanted)
+    torch.from_dlpack(tensor).zero_()
+    assert torch.equal(torch.from_dlpack(tensor), values)
+    with pytest.raises(BufferError, match="readonly"):
+        tensor.__dlpack__(copy=False)
+    with pytest.raises((BufferError, RuntimeError)):  # numpy has no such type
+        np.from_dlpack(tensor)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tensor_values import nodes, numbers, same, value
 
-from tunegrad.errors import DTypeError
+from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.frontend import Tensor, bf16_bits, bf16_values, maximum, minimum, where
 from tunegrad.ir.graph import GraphOp
 
@@ -278,3 +278,16 @@ def test_cast_to_its_own_dtype_is_itself():
 def test_integer_that_does_not_fit_is_refused(number):
     with pytest.raises(DTypeError, match=rf"add: {number} is not a value of i32"):
         Tensor(I) + number
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int32, np.int64, np.uint8])
+@pytest.mark.parametrize("op", [operator.floordiv, operator.mod], ids=lambda f: f.__name__)
+def test_integers_by_a_zero_of_a_tensor_are_zero_as_numpys(op, kind):
+    """PyTorch raises an error, which a program that is compiled can not."""
+    x, y = np.array([7, 0, 100, 9], kind), np.array([0, 0, 3, 0], kind)
+    with np.errstate(divide="ignore"):
+        wanted = op(x, y)
+    np.testing.assert_array_equal(value(op(Tensor(x), Tensor(y))), wanted)
+    np.testing.assert_array_equal(value(op(Tensor(x), Tensor(kind(0)))), np.zeros(4, kind))
+    with pytest.raises(ShapeError, match="divided by zero"):
+        op(Tensor(x), 0)

@@ -318,3 +318,10 @@ def test_the_graph_is_what_the_interpreter_computes() -> None:
     model = tg.from_torch(module, X)
     (found,) = evaluate(tuple(t.node for t in model.build(model.weights())), {"input": X.numpy()})
     np.testing.assert_allclose(found, module(X).detach().numpy(), atol=1e-5)
+
+
+def test_fourier_transform_of_a_large_prime_has_an_error_of_rounding() -> None:
+    x = torch.from_numpy(np.random.default_rng(0).standard_normal((3, 1009)).astype(np.float32))
+    found = torch.compile(lambda x: torch.view_as_real(torch.fft.fft(x)), backend="tunegrad")(x)
+    wanted = torch.view_as_real(torch.fft.fft(x.double()))
+    assert float((found - wanted).abs().max() / wanted.abs().max()) < 2e-7

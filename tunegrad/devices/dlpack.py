@@ -183,6 +183,14 @@ def _contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 # ---- out
 
+
+def as_bf16(capsule: object) -> object:
+    """An unversioned capsule of u16 as one of bf16, a type that numpy does not have."""
+    managed = ctypes.cast(_pointer(capsule, _NAME), ctypes.POINTER(_Managed))
+    managed.contents.tensor.code, _ = _BF16
+    return capsule
+
+
 _given: dict[int, tuple[object, ...]] = {}
 """Objects that are held for capsules that are out, by the address of their structure."""
 

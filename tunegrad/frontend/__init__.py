@@ -1,3 +1,4 @@
+# mypy: implicit-reexport
 """The making of graphs: tensors, functions, layers, models, weights.
 
 Its modules are imported when one of their names is asked for: computing a tensor needs no layers.
@@ -12,50 +13,25 @@ from typing import TYPE_CHECKING
 from tunegrad.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .aliasing import root_of as root_of
-    from .calibrated import Calibration as Calibration
-    from .calibrated import quantised_model as quantised_model
-    from .calibrated import read_calibration as read_calibration
+    # isort: off
     from .creation import *  # noqa: F403
-    from .creation import arange as arange
-    from .creation import full as full
-    from .creation import ones as ones
-    from .creation import zeros as zeros
     from .functions import *  # noqa: F403
-    from .functions import cat as cat
-    from .functions import dump as dump
-    from .functions import maximum as maximum
-    from .functions import minimum as minimum
-    from .functions import stack as stack
-    from .functions import where as where
-    from .gradients.functions import checkpoint as checkpoint
-    from .gradients.functions import grad as grad
-    from .gradients.functions import value_and_grad as value_and_grad
-    from .handle import Bindings as Bindings
-    from .handle import Known as Known
-    from .handle import TensorLike as TensorLike
-    from .handle import joined as joined
-    from .model import Example as Example
-    from .model import InputSpec as InputSpec
-    from .model import Model as Model
-    from .model import as_model as as_model
-    from .model import find_model as find_model
-    from .model import model_of_spec as model_of_spec
-    from .nodes import substitute as substitute
-    from .nodes.arrays import bf16_bits as bf16_bits
-    from .nodes.arrays import bf16_values as bf16_values
-    from .nodes.tracing import no_grad as no_grad
     from .random import *  # noqa: F403
-    from .tensor import Tensor as Tensor
-    from .training import StepModel as StepModel
-    from .training import Training as Training
-    from .vjp import custom_vjp as custom_vjp
-    from .weights import ParameterSpec as ParameterSpec
-    from .weights import Weights as Weights
-    from .weights import check_weights as check_weights
-    from .weights import draw as draw
-    from .weights import load_weights as load_weights
-    from .weights import read_safetensors as read_safetensors
+    from .aliasing import root_of
+    from .calibrated import Calibration, quantised_model, read_calibration
+    from .creation import arange, full, ones, zeros
+    from .functions import cat, dump, maximum, minimum, stack, where
+    from .gradients.functions import checkpoint, grad, value_and_grad
+    from .handle import Bindings, Known, TensorLike, joined
+    from .model import Example, InputSpec, Model, as_model, find_model, model_of_spec
+    from .nodes import substitute
+    from .nodes.arrays import bf16_bits, bf16_values
+    from .nodes.tracing import no_grad
+    from .tensor import Tensor
+    from .training import StepModel, Training
+    from .vjp import custom_vjp
+    from .weights import ParameterSpec, Weights, check_weights, draw, load_weights, read_safetensors
+    # isort: on
 else:
     __all__, _find = lazy_names(
         __name__,

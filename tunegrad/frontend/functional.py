@@ -15,7 +15,7 @@ from .functions import scaled_dot_product_attention, stack, tanh, where
 from .handle import TensorLike, as_if
 from .ops.convolution import fold_columns as fold
 from .ops.convolution import unfold_columns as unfold
-from .ops.normalisation import by_channel
+from .ops.normalisation import scaled
 from .random import rand
 from .spelling import spelled
 from .tensor import Tensor, lift
@@ -160,7 +160,7 @@ def batch_norm(
             "channels, ...)"
         )
     found = x._wide().layer_norm(None, None, eps, tuple(a for a in range(x.ndim) if a != 1))
-    return by_channel(x, "batch_norm", found, weight, bias)
+    return scaled(x, "batch_norm", found, (1,), weight, bias)
 
 
 @spelled

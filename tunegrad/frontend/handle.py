@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -118,13 +118,17 @@ class Pending:
             if self._made is None:
                 if self.function is None:
                     self._made = bound(self.parts[0], self.known.dtype)
+                elif _is_made_at_once():  # it was asked for before, and elsewhere
+                    with tracing.apart():
+                        self._made = self._build(self.function)
                 else:
-                    made = [
-                        p.build() if isinstance(p, Pending) else (p, NOTHING) for p in self.parts
-                    ]
-                    nodes, bindings = zip(*made, strict=True)
-                    self._made = self.function(*nodes), _united(bindings)
+                    self._made = self._build(self.function)
             return self._made
+
+    def _build(self, function: Callable[..., Node]) -> tuple[Node, Bindings]:
+        made = [p.build() if isinstance(p, Pending) else (p, NOTHING) for p in self.parts]
+        nodes, bindings = zip(*made, strict=True)
+        return function(*nodes), _united(bindings)
 
     def leaves(self) -> tuple[tuple[int, ...], list[Pending]]:
         """Its arrays in order, each once; and the place of each operand among them, where one is
@@ -182,7 +186,7 @@ def _remember(form: tuple[Any, ...], known: Known) -> Known:
     return known
 
 
-def _known(x: Handle) -> Pending | None:
+def pending_of(x: Handle) -> Pending | None:
     """A tensor as an operand of results that are made later; None for one that is no known array,
     no view of one that nothing has written to, and no such result.
     """
@@ -192,7 +196,7 @@ def _known(x: Handle) -> Pending | None:
         if x.root.node is not x.seen:  # type: ignore[attr-defined]  # a view has both
             x.settle()  # type: ignore[attr-defined]  # a copy has the elements of before
         move, args = x.step  # type: ignore[attr-defined]  # a view has one
-        source = _known(x.source)  # type: ignore[attr-defined]
+        source = pending_of(x.source)  # type: ignore[attr-defined]
         if source is None or not _is_plain(args):
             return None
         form = move, repr(args), source.form
@@ -205,6 +209,28 @@ def _known(x: Handle) -> Pending | None:
     part = Pending.of(array, node.dtype)
     part._made = node, x.bindings
     return part
+
+
+def part_in_order(x: Handle) -> NDArray[np.generic] | None:
+    """The elements of a view that ``pending_of`` takes, in the memory of a known array; None of one
+    that is anything but a part whose elements follow each other there.
+    """
+    moves = []
+    while type(x) is Handle.viewed:
+        moves.append(x.step)  # type: ignore[attr-defined]  # a view has one
+        x = x.source  # type: ignore[attr-defined]
+    known = pending_of(x)
+    if known is None or known.function is not None:
+        return None
+    part: NDArray[np.generic] = known.parts[0]
+    for move, args in reversed(moves):
+        if move is graph.shrink:
+            part = part[tuple(slice(a, b) for a, b in args[0])]
+        elif move is graph.reshape and part.flags.c_contiguous:
+            part = part.reshape(args[0])
+        elif move is not tracing.stopped:
+            return None
+    return part if part.flags.c_contiguous else None
 
 
 def _is_made_at_once() -> bool:
@@ -223,7 +249,7 @@ def _pending(function: Callable[..., Node], operands: Sequence[Any]) -> Pending 
     for x in operands:
         kind = type(x)
         if kind is result or kind is viewed:
-            part = x.pending or _known(x)
+            part = x.pending or pending_of(x)
             if part is None:
                 return None
             parts.append(part)
@@ -236,10 +262,15 @@ def _pending(function: Callable[..., Node], operands: Sequence[Any]) -> Pending 
             return None
     if size > _MOST_PARTS:
         return None
-    plain = not isinstance(function, functools.partial)
-    what = function if plain else (function.func, function.args)  # type: ignore[attr-defined]
-    form = (what, *forms)
+    form = (_what(function), *forms)
     return Pending(form, function, tuple(parts), _RESULTS.get(form), size)
+
+
+def _what(function: Callable[..., Node]) -> object:
+    """A function by what it does: a partial by all that it holds."""
+    if not isinstance(function, functools.partial):
+        return function
+    return function.func, function.args, *function.keywords.items()
 
 
 _PLAIN = frozenset((bool, int, float, str, type(None), DType))
@@ -249,8 +280,17 @@ def _is_plain(x: Any) -> bool:
     return type(x) in _PLAIN or (type(x) is tuple and all(map(_is_plain, x)))
 
 
+class _Results(NamedTuple):
+    """The results of a form of calls, and the type of the tuple that holds them, plain or named;
+    None of one.
+    """
+
+    holder: Any
+    known: tuple[Known, ...]
+
+
 _ONCE, _OTHER = "once", "other"
-_REPEATED: dict[tuple[Any, ...], Known | str] = {}
+_REPEATED: dict[tuple[Any, ...], _Results | str] = {}
 """Forms of calls of ``repeated`` functions: made once; results that are known; not such results."""
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -260,7 +300,7 @@ def repeated(function: F) -> F:
     pending, and no graph is made.
 
     The second call is made twice, the second time of arrays that are not known: a function that
-    looks at values, draws random numbers or gives anything but one new tensor is called each time.
+    looks at values, or gives anything but new tensors, one or a tuple of them, is called each time.
     """
 
     @functools.wraps(function)
@@ -269,7 +309,7 @@ def repeated(function: F) -> F:
         if not call.form:
             return function(*args, **kwargs)
         state = _REPEATED.get(call.form)
-        if type(state) is Known:
+        if type(state) is _Results:
             return call.result(state)
         found = function(*args, **kwargs)
         if state is None:
@@ -311,7 +351,7 @@ class _Call:
         for x in operands:
             kind = type(x)
             if kind is result or kind is viewed:
-                part = x.pending or _known(x)
+                part = x.pending or pending_of(x)
                 self.size += _MOST_PARTS if part is None else part.size
                 if part is None or self.size > _MOST_PARTS:
                     return False
@@ -332,32 +372,41 @@ class _Call:
                 return False
         return True
 
-    def _pending(self, known: Known) -> Pending:
-        return Pending(self.form, self._node, tuple(self.parts), known, self.size)
+    def _pending(self, results: _Results) -> list[Pending]:
+        parts = tuple(self.parts)
+        return [
+            Pending((self.form, at), functools.partial(self._node, at), parts, known, self.size)
+            for at, known in enumerate(results.known)
+        ]
 
-    def result(self, known: Known) -> Handle:
-        """A tensor whose node is made when something asks for it."""
-        tensor: Any = object.__new__(Handle.result)
-        tensor.pending, tensor.leaf = self._pending(known), None
-        return tensor  # type: ignore[no-any-return]
+    def result(self, results: _Results) -> Any:
+        """Tensors whose nodes are made when something asks for them."""
+        found = [Handle._later(pending) for pending in self._pending(results)]
+        if results.holder is None:
+            return found[0]
+        return tuple(found) if results.holder is tuple else results.holder._make(found)
 
-    def known(self, found: Any, operands: Iterable[Any]) -> Known | str:
-        """The shape and dtype of ``found``, if the call of arrays without values gives its node."""
-        new = type(found) in (Handle.result, Handle.viewed) and found.leaf is None
-        if not new or _shares(found, operands):
+    def known(self, found: Any, operands: Iterable[Any]) -> _Results | str:
+        """Shapes and dtypes of results, if the call of arrays without values gives their nodes."""
+        listed = found if isinstance(found, tuple) else (found,)
+        if any(type(x) not in (Handle.result, Handle.viewed) or x.leaf is not None for x in listed):
             return _OTHER
-        known = Known(found.shape, found.dtype)
+        if any(_shares(x, (*operands, *listed[:i])) for i, x in enumerate(listed)):
+            return _OTHER  # a write to one would be seen in another
+        holder = type(found) if isinstance(found, tuple) else None
+        results = _Results(holder, tuple(Known(x.shape, x.dtype) for x in listed))
         try:
-            node, _ = self._pending(known).build()
+            nodes = [pending.build()[0] for pending in self._pending(results)]
         except Exception:  # noqa: BLE001  # whatever it is, it needs the values
             return _OTHER
-        return known if node is found.node else _OTHER
+        same = all(node is x.node for node, x in zip(nodes, listed, strict=True))
+        return results if same else _OTHER
 
-    def _node(self, *nodes: Node) -> Node:
+    def _node(self, at: int, *nodes: Node) -> Node:
         values = [_placed(x, nodes) for x in self.given]
         count = len(values) - len(self.names)
         found = self.function(*values[:count], **dict(zip(self.names, values[count:], strict=True)))
-        return found.node  # type: ignore[no-any-return]
+        return found[at].node if isinstance(found, tuple) else found.node  # type: ignore[no-any-return]
 
 
 def _shares(found: Any, x: Any) -> bool:
@@ -410,6 +459,13 @@ class Handle:
         """A handle on an existing node as it is."""
         tensor: Any = object.__new__(Handle.result)
         tensor.node, tensor.bindings, tensor.leaf, tensor.pending = node, bindings, None, None
+        return tensor  # type: ignore[no-any-return]
+
+    @classmethod
+    def _later(cls, pending: Pending) -> Self:
+        """A tensor whose node is made when something asks for it."""
+        tensor: Any = object.__new__(Handle.result)
+        tensor.pending, tensor.leaf = pending, None
         return tensor  # type: ignore[no-any-return]
 
     def _made_now(self, name: str) -> Any:
@@ -494,9 +550,7 @@ class Handle:
         pending = _pending(function, operands)
         if pending is None:
             return self.of(*_applied(op, function, operands))
-        tensor: Any = object.__new__(Handle.result)
-        tensor.pending, tensor.leaf = pending, None
-        return tensor  # type: ignore[no-any-return]
+        return self._later(pending)
 
     def _unary(self, function: Callable[..., Node], op: Op) -> Self:
         return self._of(str(op), functools.partial(function, op), self)
@@ -1064,7 +1118,7 @@ def where(condition: TensorLike, input: TensorLike, other: TensorLike) -> Handle
 
 def as_if(value: R, make: Callable[[], Handle]) -> R:
     """``value``; where it is traced, with the gradient of what ``make`` gives, which is equal."""
-    if not tracing.marks(value.node):
+    if value.pending is not None or not tracing.marks(value.node):
         return value
     other = make()
     return value.of(tracing.as_if(value.node, other.node), joined([value, other]))

@@ -189,7 +189,9 @@ class Tensor(handle.Handle):
         return None
 
     def __bool__(self) -> bool:
-        if self.node.size != 1 or not self._computable():
+        nodes = graph.topological((self.node,))
+        known = all(n.op is not graph.GraphOp.INPUT or n.arg in self.bindings for n in nodes)
+        if self.node.size != 1 or not known:
             raise errors.DTypeError(
                 f"bool: {self.describe()} has no truth value before it is computed; use where, or "
                 ".item()"
@@ -213,12 +215,6 @@ class Tensor(handle.Handle):
 
     # ---- values
 
-    def _computable(self) -> bool:
-        return all(
-            n.op is not graph.GraphOp.INPUT or n.arg in self.bindings
-            for n in graph.topological((self.node,))
-        )
-
     def numpy(self) -> NDArray[np.generic]:
         """Compute it. bf16 comes as its bit patterns in ``uint16``.
 
@@ -226,6 +222,9 @@ class Tensor(handle.Handle):
             ModelError: it depends on an input that has no value, or on an argument of a function
             that is being differentiated.
         """
+        if type(self) is View and (seen := handle.pending_of(self)) is not None:
+            part = handle.part_in_order(self)
+            return Tensor._later(seen).numpy() if part is None else part.copy()
         pending = self.pending
         if pending is not None:  # of known arrays, and without gradients
             if pending.function is None:
@@ -299,14 +298,19 @@ class Tensor(handle.Handle):
         return self
 
     def __dlpack__(self, **options: object) -> object:
-        """The values for another library (DLPack; bf16 goes as its bit patterns).
+        """The values for another library (DLPack). numpy has no bf16: it takes ``numpy()``.
 
         A computed result goes out as the kernels stored it, without another copy. An array that a
         tensor holds goes out as a copy: its taker may write to it, and results that are not
         computed yet still need it. With ``copy=False`` it goes out itself, to be read only.
         """
         values = self.__array__(copy=False) if options.get("copy") is False else self.numpy()
-        return cast("Any", values).__dlpack__(**options)
+        if self.dtype != BF16:
+            return cast("Any", values).__dlpack__(**options)
+        from tunegrad.devices.dlpack import as_bf16
+
+        options.pop("max_version", None)
+        return as_bf16(cast("Any", values).__dlpack__(**options))
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The CPU, in DLPack's words."""
@@ -527,8 +531,9 @@ class Tensor(handle.Handle):
 
         values = handle.as_if(values, picked) if self.shape else values
         found = object.__new__(Extreme)
-        found.node, found.bindings = values.node, values.bindings
-        found.leaf = found.pending = None
+        found.leaf, found.pending = None, values.pending
+        if values.pending is None:
+            found.node, found.bindings = values.node, values.bindings
         found.source, found.place = self._with(self.node), (name, dim, keepdim)
         return found
 
@@ -580,16 +585,8 @@ class Tensor(handle.Handle):
     signbit = arithmetic.signbit
     sub = arithmetic.sub
     trunc = arithmetic.trunc
-    divide = div
-    fix = trunc
-    greater = gt
-    greater_equal = ge
-    less = lt
-    less_equal = le
-    multiply = mul
-    not_equal = ne
-    subtract = sub
-    true_divide = div
+    greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
+    subtract, multiply, divide, true_divide, fix = sub, mul, div, div, trunc
 
     # ---- special
 
@@ -619,13 +616,8 @@ class Tensor(handle.Handle):
     sinh = special.sinh
     tan = special.tan
     xlogy = special.xlogy
-    arccos = acos
-    arccosh = acosh
-    arcsin = asin
-    arcsinh = asinh
-    arctan = atan
-    arctan2 = atan2
-    arctanh = atanh
+    arccos, arccosh, arcsin, arcsinh = acos, acosh, asin, asinh
+    arctan, arctan2, arctanh = atan, atan2, atanh
 
     # ---- movement
 
@@ -928,38 +920,15 @@ class Tensor(handle.Handle):
     addmv_ = in_place(products.addmv)
     addr_ = in_place(products.addr)
     baddbmm_ = in_place(products.baddbmm)
-    absolute_ = abs_
-    arccos_ = acos_
-    arccosh_ = acosh_
-    arcsin_ = asin_
-    arcsinh_ = asinh_
-    arctan_ = atan_
-    arctan2_ = atan2_
-    arctanh_ = atanh_
-    clip_ = clamp_
-    divide_ = div_
-    fix_ = trunc_
-    greater_ = gt_
-    greater_equal_ = ge_
-    less_ = lt_
-    less_equal_ = le_
-    multiply_ = mul_
-    negative_ = neg_
-    not_equal_ = ne_
-    subtract_ = sub_
-    true_divide_ = div_
-    __iadd__ = add_
-    __isub__ = sub_
-    __imul__ = mul_
-    __itruediv__ = div_
-    __ifloordiv__ = floor_divide_
-    __imod__ = remainder_
-    __ipow__ = pow_
-    __iand__ = bitwise_and_
-    __ior__ = bitwise_or_
-    __ixor__ = bitwise_xor_
-    __ilshift__ = bitwise_left_shift_
-    __irshift__ = bitwise_right_shift_
+    greater_, greater_equal_, less_, less_equal_, not_equal_ = gt_, ge_, lt_, le_, ne_
+    subtract_, multiply_, divide_, true_divide_, fix_ = sub_, mul_, div_, div_, trunc_
+    arccos_, arccosh_, arcsin_, arcsinh_ = acos_, acosh_, asin_, asinh_
+    arctan_, arctan2_, arctanh_ = atan_, atan2_, atanh_
+    absolute_, negative_, clip_ = abs_, neg_, clamp_
+    __iadd__, __isub__, __imul__, __itruediv__ = add_, sub_, mul_, div_
+    __ifloordiv__, __imod__, __ipow__ = floor_divide_, remainder_, pow_
+    __iand__, __ior__, __ixor__ = bitwise_and_, bitwise_or_, bitwise_xor_
+    __ilshift__, __irshift__ = bitwise_left_shift_, bitwise_right_shift_
 
     # ---- types, whose names are Python's, and so come last
 
@@ -1040,6 +1009,8 @@ class Extreme(Tensor):
     @property
     def values(self) -> Tensor:
         """The elements."""
+        if self.pending is not None:
+            return Tensor._later(self.pending)
         return Tensor.of(self.node, self.bindings)
 
     @property

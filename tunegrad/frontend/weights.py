@@ -111,7 +111,7 @@ def check_weights(
         if name in known or not name.endswith("num_batches_tracked")
     }
     wrong = [
-        f"{p.name} is {_described(given[p.name])}, must be {p.dtype} {p.shape}"
+        f"{p.name} is {given[p.name].dtype} {given[p.name].shape}, must be {p.dtype} {p.shape}"
         for p in parameters
         if p.name in given
         and (given[p.name].shape != p.shape or not _converts(given[p.name], p.dtype))
@@ -163,10 +163,6 @@ def _converted(array: Array, dtype: DType) -> Array:
     if array.dtype == dtype.numpy:
         return array
     return bf16_bits(array) if dtype == BF16 else array.astype(dtype.numpy)
-
-
-def _described(array: Array) -> str:
-    return f"{array.dtype} {array.shape}"
 
 
 def _counted(what: str, names: Sequence[str]) -> str:

@@ -1,3 +1,4 @@
+# mypy: implicit-reexport
 """Running models: with the stored winners, never searching, never writing to the store.
 
     model   -->  graph  -->  constants folded  -->  plan of launches
@@ -15,22 +16,14 @@ from typing import TYPE_CHECKING
 from tunegrad.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .choosing import Choice as Choice
-    from .choosing import OnMiss as OnMiss
-    from .choosing import choices as choices
-    from .choosing import compiled_choice as compiled_choice
-    from .choosing import process_compiler as process_compiler
-    from .choosing import stale as stale
-    from .loaded import LoadedModel as LoadedModel
-    from .loading import UNITS as UNITS
-    from .loading import StorePath as StorePath
-    from .loading import compile as compile  # noqa: A004 - the word that every such library uses
-    from .loading import load as load
-    from .loading import measured_deviation as measured_deviation
-    from .quantising import Quantized as Quantized
-    from .quantising import quantize as quantize
-    from .realizing import realize as realize
-    from .training import TrainStep as TrainStep
+    # isort: off
+    from .choosing import Choice, OnMiss, choices, compiled_choice, process_compiler, stale
+    from .loaded import LoadedModel
+    from .loading import UNITS, StorePath, compile, load, measured_deviation
+    from .quantising import Quantized, quantize
+    from .realizing import realize
+    from .training import TrainStep
+    # isort: on
 else:
     __all__, __getattr__ = lazy_names(
         __name__,

@@ -10,7 +10,7 @@ from tunegrad.lazy import unknown
 if not TYPE_CHECKING:  # which see the names that are imported
     from tunegrad.frontend.nn import __all__
 
-    from . import functional  # noqa: F401 - PyTorch's path
+    from . import functional  # PyTorch's path
 
     def __getattr__(name):
         raise unknown(f"module {__name__!r}", name, __dir__)

@@ -89,7 +89,8 @@ def held(
         memory = array if array.dtype == kind.numpy else array.astype(kind.numpy)
     fresh = memory is not array
     if share:
-        if fresh or not memory.flags.c_contiguous or not _has_memory(data):
+        has_memory = isinstance(data, np.ndarray | _Exporter)
+        if fresh or not memory.flags.c_contiguous or not has_memory:
             raise ValueError(
                 f"asarray: {type(data).__name__} as contiguous {kind} needs a copy, and copy is "
                 "False"
@@ -103,10 +104,6 @@ def held(
     if fresh:  # the view below is one of memory that is as little written to
         memory.flags.writeable = False
     return memory.reshape(array.shape), kind
-
-
-def _has_memory(data: ArrayLike) -> bool:
-    return isinstance(data, np.ndarray | _Exporter)
 
 
 def representable(value: float | int | bool, dtype: DType, op: str) -> float | int | bool:

@@ -110,7 +110,9 @@ def remainder(a: Operand, b: Operand) -> Node:
 
 def _divisible(op: str, a: Operand, b: Operand) -> DType:
     """The dtype of a quotient. Raises ShapeError for integers by 0, as PyTorch a RuntimeError."""
-    kind = _not_bool(op, a, b)
+    kind = result_type(a, b)
+    if kind.is_bool:
+        raise DTypeError(f"{op}: not defined for bool and bool; cast one to i32")
     if kind.is_int and not isinstance(b, Node) and b == 0:
         raise ShapeError(f"{op}: {kind} divided by zero")
     return kind
@@ -230,13 +232,6 @@ def float_function(op: Op, x: Node) -> Node:
     """EXP, LOG, SQRT, TANH, ERF, SIN, COS or RECIP; integers and bools become f32 first."""
     kind = x.dtype if x.dtype.is_float else F32
     return _apply(op, str(op), (x,), kind)
-
-
-def _not_bool(name: str, *operands: Operand) -> DType:
-    kind = result_type(*operands)
-    if kind.is_bool:
-        raise DTypeError(f"{name}: not defined for bool and bool; cast one to i32")
-    return kind
 
 
 def _apply(op: Op, name: str, operands: Sequence[Operand], kind: DType) -> Node:

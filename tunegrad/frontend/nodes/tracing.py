@@ -153,6 +153,20 @@ def untraced() -> Iterator[None]:
 
 
 @contextmanager
+def apart() -> Iterator[None]:
+    """What is made inside depends on its operands alone: on no condition and no function that is
+    traced around the place where it is asked for.
+    """
+    token, stop, condition = _depth.set(0), _stops.set(False), CONDITION.set(None)
+    try:
+        yield
+    finally:
+        CONDITION.reset(condition)
+        _stops.reset(stop)
+        _depth.reset(token)
+
+
+@contextmanager
 def no_grad() -> Iterator[None]:
     """No gradient flows through what is made inside: each result counts as a constant."""
     token = _stops.set(True)

@@ -129,10 +129,9 @@ class TunegradRep(BackendRep):
 
         symbols: dict[str, Value] = {}
         for name, value in values.items():
-            make: Callable[[str, Array], Tensor | Coded | Array] = symbol
-            if name in fixed:
-                make = _same
-            made = [make(e, a) for e, a in _elements(name, value).items()]
+            made: list[Tensor | Coded | Array] = [
+                a if name in fixed else symbol(e, a) for e, a in _elements(name, value).items()
+            ]
             symbols[name] = made[0] if made else None
             if isinstance(value, list):
                 symbols[name] = TensorList(v for v in made if not isinstance(v, Coded))
@@ -178,10 +177,6 @@ class _Program:
         if isinstance(value, Coded):
             return array_of(next(arrays), value.kind)
         return _values(next(arrays), value.dtype) if isinstance(value, Tensor) else value
-
-
-def _same(_: str, array: Array) -> Array:
-    return array
 
 
 def _tensors(value: Value) -> Sequence[Tensor]:

@@ -133,7 +133,7 @@ def check_structure(proto: Any, name: str) -> int:
     operators that are not there (all of them), a name that is made twice, a node that its schema
     does not have.
     """
-    from onnx import defs
+    from onnx import checker, defs
 
     opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=0)
     newest = defs.onnx_opset_version()
@@ -147,17 +147,11 @@ def check_structure(proto: Any, name: str) -> int:
             f"model {name}: {len(missing)} operators are not supported: "
             f"{', '.join(f'{m:.80}' for m in missing)}"
         )
-    _check_graph(proto.graph, _context(proto, opset), name)
-    return int(opset)
-
-
-def _context(proto: Any, opset: int) -> Any:
-    from onnx import checker
-
     context = checker.C.CheckerContext()
     context.ir_version = proto.ir_version
     context.opset_imports = {**{o.domain: o.version for o in proto.opset_import}, "": opset}
-    return context
+    _check_graph(proto.graph, context, name)
+    return int(opset)
 
 
 def _check_graph(graph: Any, context: Any, place: str) -> None:

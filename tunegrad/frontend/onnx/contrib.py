@@ -23,7 +23,7 @@ from .elementwise import CASTS, dynamically
 from .images import POOLS, convolution
 from .node import Function, NodeView
 from .products import DEFAULTS, PRODUCTS, curve, recurrent
-from .reductions import NORMS
+from .reductions import NORMS, normalised
 
 
 def _activated(n: NodeView, y: Tensor) -> Tensor:
@@ -90,13 +90,10 @@ def _gelu(n: NodeView) -> Tensor:
 
 def _normalised(n: NodeView, x: Tensor, gamma: Tensor, beta: Tensor | None) -> tuple[Tensor, ...]:
     """A layer norm of the last dimension, or one without a mean; the mean, and 1 / deviation."""
-    wide, eps = x.cast(x.dtype.compute), n.get("epsilon", 1e-12)
-    plain = "Simplified" in n.op
-    mean = wide.mean((-1,), True)
-    off = wide if plain else wide - mean
-    inverse = (off.square().mean((-1,), True) + eps).rsqrt()
-    y = off * inverse * gamma.cast(wide.dtype)
-    y = y if beta is None else y + beta.cast(wide.dtype)
+    centred = "Simplified" not in n.op
+    off, mean, inverse = normalised(x, (-1,), n.get("epsilon", 1e-12), centred)
+    y = off * gamma.cast(off.dtype)
+    y = y if beta is None else y + beta.cast(off.dtype)
     return y.cast(x.dtype), mean, inverse
 
 

@@ -160,18 +160,22 @@ def _column(n: NodeView, values: Sequence[Value], said: Any, axis: int = 0) -> T
 def _scan(n: NodeView) -> tuple[Value, ...]:
     if n.opset >= 9:
         return _scanned(n, n.inputs)
-    if n.at(0) is not None:
-        raise n.error("sequence_lens are not supported")
-    batch = n.inputs[1:]
+    lengths, batch = n.ints(0), n.inputs[1:]
     extents = {v.shape[0] for v in batch if isinstance(v, Tensor | np.ndarray)}
+    extents |= set() if lengths is None else {len(lengths)}
     if len(extents) != 1:
         raise n.error(f"its operands have batches of {sorted(extents)}")
-    rows = [_scanned(n, [_at(n, v, 0, i) for v in batch]) for i in range(extents.pop())]
+    rows = [
+        _scanned(n, [_at(n, v, 0, i) for v in batch], None if lengths is None else lengths[i])
+        for i in range(extents.pop())
+    ]
     return tuple(stacked(n, column, 0) for column in zip(*rows, strict=True))
 
 
-def _scanned(n: NodeView, values: Sequence[Value]) -> tuple[Value, ...]:
-    """Steps along an axis of each scanned operand, forwards or backwards."""
+def _scanned(n: NodeView, values: Sequence[Value], steps: int | None = None) -> tuple[Value, ...]:
+    """Steps along an axis of each scanned operand, forwards or backwards; the first ``steps`` of
+    them, where scanned outputs of others are zero.
+    """
     body, count = n.body("body"), int(n.get("num_scan_inputs", 0))
     states, taken = list(values[: len(values) - count]), values[len(values) - count :]
     axes = n.get("scan_input_axes") or [0] * count
@@ -184,7 +188,10 @@ def _scanned(n: NodeView, values: Sequence[Value]) -> tuple[Value, ...]:
     }
     if len(extents) != 1:
         raise n.error(f"its scanned operands have {sorted(extents)} steps")
-    length = extents.pop()
+    whole = extents.pop()
+    length = whole if steps is None else steps
+    if not 0 <= length <= whole:
+        raise n.error(f"a sequence of {length} steps, and operands of {whole}")
     columns: list[list[Value]] = [[] for _ in outputs]
     for step in range(length):
         here = [
@@ -195,7 +202,15 @@ def _scanned(n: NodeView, values: Sequence[Value]) -> tuple[Value, ...]:
         states = made[: len(states)]
         for column, value in zip(columns, made[len(states) :], strict=True):
             column.append(value)
-    return (*states, *_placed(n, columns, outputs))
+    return (*states, *(_filled(y, whole - length) for y in _placed(n, columns, outputs)))
+
+
+def _filled(y: Tensor | Known, missing: int) -> Tensor | Known:
+    """With zeros behind the first dimension."""
+    widths = [(0, missing), *((0, 0) for _ in y.shape[1:])]
+    if not missing:
+        return y
+    return y.pad(widths) if isinstance(y, Tensor) else np.pad(y, widths)
 
 
 def _placed(
@@ -220,10 +235,6 @@ def _at(n: NodeView, value: Value, axis: int, place: int) -> Tensor | Known:
 
 
 CONTROL: dict[str, Function] = {"If": _if, "Loop": _loop, "Scan": _scan}
-
-
-def _construct(n: NodeView) -> TensorList:
-    return TensorList(_element(n, v) for v in n.inputs)
 
 
 def _element(n: NodeView, value: Value) -> Tensor | Known:
@@ -332,7 +343,7 @@ SEQUENCES: dict[str, Function] = {
     "OptionalGetElement": _get,
     "OptionalHasElement": lambda n: np.asarray(n.at(0) is not None),
     "SequenceAt": _element_at,
-    "SequenceConstruct": _construct,
+    "SequenceConstruct": lambda n: TensorList(_element(n, v) for v in n.inputs),
     "SequenceEmpty": lambda _: TensorList(),
     "SequenceErase": _erase,
     "SequenceInsert": _insert,

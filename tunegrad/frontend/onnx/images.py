@@ -9,14 +9,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import product
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 
+from tunegrad.ir.dtypes import DType
+
 from ..functions import where
 from ..ops.convolution import convolve, convolve_transposed
-from ..ops.pooling import avg_pool, max_pool, overhang
-from ..ops.resizing import SamplePadding, Sampling, cubic, grid_places, read_at, sampled
+from ..ops.pooling import Windows, averaged, max_pool
+from ..ops.resizing import cubic, grid_places, read_at, sampled
 from ..tensor import Tensor
 from .node import FOLDED_BYTES, Known, NodeView
 
@@ -133,104 +135,42 @@ CONVOLUTIONS: dict[str, Callable[[NodeView], Any]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Windows:
-    """The windows of a pool: their size, how far apart, padding before and after, and what the
-    last ones need beyond that (``more``, with ``ceil_mode``).
-    """
-
-    extents: tuple[int, ...]
-    size: list[int]
-    strides: list[int]
-    spread: list[int]
-    ends: list[tuple[int, int]]
-    more: list[int]
-
-    @staticmethod
-    def of(n: NodeView) -> _Windows:
-        extents, size = n(0).shape[2:], [int(k) for k in n.get("kernel_shape")]
-        rank = len(size)
-        strides, spread = listed(n, "strides", rank), listed(n, "dilations", rank)
-        ends = ends_of(n, extents, size)
-        both = zip(extents, size, strides, spread, ends, strict=True)
-        more = [overhang(*axis) if n.get("ceil_mode", 0) else 0 for axis in both]
-        return _Windows(extents, size, strides, spread, ends, more)
-
-    @property
-    def rank(self) -> int:
-        return len(self.size)
-
-    @property
-    def inside(self) -> tuple[int, ...]:
-        """The dimensions of a window."""
-        return tuple(range(-self.rank, 0))
-
-    @property
-    def even(self) -> bool:
-        """True if a pool of Tensor's does the same."""
-        return all(a == b and 2 * a <= k for (a, b), k in zip(self.ends, self.size, strict=True))
-
-    def read(self, x: Tensor, fill: float) -> Tensor:
-        """(N, C, *spatial) as (N, C, *places, *window)."""
-        x = padded(x, [(a, b + m) for (a, b), m in zip(self.ends, self.more, strict=True)], fill)
-        for d in range(self.rank):
-            x = x.window(d + 2, self.size[d], self.strides[d], self.spread[d])
-        return x
-
-    def counted(self, with_padding: bool) -> Known:
-        """Number of elements of each window that count for an average: (*places)."""
-        found: Known = np.ones(())
-        for d, ((a, b), extent) in enumerate(zip(self.ends, self.extents, strict=True)):
-            span = self.spread[d] * (self.size[d] - 1) + 1
-            places = (extent + a + b + self.more[d] - span) // self.strides[d] + 1
-            first = np.arange(places)[:, None] * self.strides[d] - a
-            taps = first + np.arange(self.size[d]) * self.spread[d]
-            low, high = (-a, extent + b) if with_padding else (0, extent)
-            found = np.multiply.outer(found, ((taps >= low) & (taps < high)).sum(1))
-        return found
+def _windows(n: NodeView, x: Tensor) -> Windows:
+    size = [int(k) for k in n.get("kernel_shape")]
+    strides, spread = listed(n, "strides", len(size)), listed(n, "dilations", len(size))
+    ends = tuple(ends_of(n, x.shape[2:], size))
+    return Windows(n.op, x, len(size), size, strides, ends, spread, bool(n.get("ceil_mode", 0)))
 
 
 def _max_pool(n: NodeView) -> Any:
-    x, w = n(0), _Windows.of(n)
-    ceil = bool(n.get("ceil_mode", 0))
-    if w.even and n.outputs == 1:
-        pads = [a for a, _ in w.ends]
-        return max_pool(x, w.rank, w.size, w.strides, pads, w.spread, ceil, False)
-    lowest = -math.inf if x.dtype.is_float else x.dtype.least
-    values = w.read(x, lowest)
-    best = values.amax(w.inside)
+    x = n(0)
+    w, image = _windows(n, x), math.prod(x.shape[2:])
+    ends: Any = w.pads
+    found = max_pool(
+        x, len(w.size), w.size, w.stride, ends, w.dilation, bool(n.get("ceil_mode", 0)),
+        n.outputs > 1,
+    )  # fmt: skip
     if n.outputs == 1:
-        return best
-    image = math.prod(w.extents)
-    late = bool(n.get("storage_order", 0))
-    numbers = np.arange(image).reshape(w.extents[::-1] if late else w.extents)
-    numbers = numbers.transpose() if late else numbers
-    places = w.read(Tensor(numbers).reshape(1, 1, *w.extents), image)
-    spread = best.reshape(*best.shape, *(1,) * w.rank)
-    here = values.eq(spread).logical_or(values.ne(values))
-    found = where(here, places, image).amin(w.inside)
+        return found
+    best, places = found
+    if n.get("storage_order", 0):
+        numbers = np.arange(image).reshape(x.shape[:1:-1]).transpose()
+        places = Tensor(np.ascontiguousarray(numbers)).take(places, mode="clip")
     images = np.arange(x.shape[0] * x.shape[1]) * image
-    return best, found + Tensor(images.reshape(*x.shape[:2], *(1,) * w.rank))
-
-
-def _average(n: NodeView, x: Tensor, counted: bool) -> Tensor:
-    w = _Windows.of(n)
-    if w.even and all(d == 1 for d in w.spread):
-        pads, ceil = [a for a, _ in w.ends], bool(n.get("ceil_mode", 0))
-        return avg_pool(x, w.rank, w.size, w.strides, pads, ceil, counted)
-    wide = x.cast(x.dtype.compute)
-    total = w.read(wide, 0.0).sum(w.inside)
-    return (total / Tensor(w.counted(counted), wide.dtype)).cast(x.dtype)
+    return best, places + Tensor(images.reshape(*x.shape[:2], *(1,) * len(w.size)))
 
 
 def _average_pool(n: NodeView) -> Tensor:
-    return _average(n, n(0), bool(n.get("count_include_pad", 0)))
+    wide = n(0).cast(n(0).dtype.compute)
+    total, count = averaged(wide, _windows(n, wide), bool(n.get("count_include_pad", 0)))
+    return (total / count).cast(n(0).dtype)
 
 
 def _lp_pool(n: NodeView) -> Tensor:
-    x, p, w = n(0), n.get("p", 2), _Windows.of(n)
+    x, p = n(0), n.get("p", 2)
+    w = _windows(n, x)
     powers = x.abs() if p == 1 else x.square() if p == 2 else x.abs().pow(p)
-    total = w.read(powers, 0.0).sum(w.inside)
+    total = w.of(powers).sum(w.inside)
     return total if p == 1 else total.sqrt() if p == 2 else total.pow(1.0 / p)
 
 
@@ -280,8 +220,7 @@ class _Axis:
 def _resize(n: NodeView) -> Tensor:
     x, mode = n(0), n.get("mode", "nearest")
     whole = x.dtype
-    if mode != "nearest" and whole.is_int:  # rounded once, after all axes
-        x = x.cast("f64" if whole.bits == 64 else "f32")
+    x = _between(x) if mode != "nearest" else x  # integers are rounded once, after all axes
     first = n.op == "Upsample" or n.opset < 11
     how = "asymmetric" if first else n.get("coordinate_transformation_mode", "half_pixel")
     outside = list[Known]()
@@ -301,12 +240,23 @@ def _resize(n: NodeView) -> Tensor:
             x = x.index_select(axis.at, taken)
         else:
             x = _weighted(x, axis.at, _weights(n, axis, places, mode))
-    if x.dtype != whole:
-        x = x.round().clamp(float(whole.least), float(whole.greatest)).cast(whole)
+    x = _held(x, whole)
     if not outside or not any(o.any() for o in outside):
         return x
     beyond = reduce(np.logical_or, outside)
     return where(Tensor(beyond), n.get("extrapolation_value", 0.0), x).cast(x.dtype)
+
+
+def _between(x: Tensor) -> Tensor:
+    """Integers as the floats that are computed between them; others as they are."""
+    return x.cast("f64" if x.dtype.bits == 64 else "f32") if x.dtype.is_int else x
+
+
+def _held(x: Tensor, kind: DType) -> Tensor:
+    """In a type: floats that are to be integers are rounded and kept within it."""
+    if kind.is_int and x.dtype.is_float:
+        x = x.round().clamp(float(kind.least), float(kind.greatest))
+    return x.cast(kind)
 
 
 def _axes(n: NodeView, first: bool) -> list[_Axis]:
@@ -368,8 +318,6 @@ def _places(n: NodeView, axis: _Axis, how: str) -> Known:
     at = (i + 0.5) / axis.factor - 0.5
     if how == "half_pixel_symmetric":
         at = at + old / 2 * (1 - axis.new / (old * axis.factor))
-    elif how not in ("half_pixel", "pytorch_half_pixel"):
-        raise n.error(f"coordinate_transformation_mode {how} is not supported")
     return at
 
 
@@ -379,9 +327,7 @@ def _weights(n: NodeView, axis: _Axis, places: Known, mode: str) -> Known:
     Linear, or cubic (Keys 1981); stretched over what one element stands for where ``antialias``
     is on and the result is smaller.
     """
-    reach = {"linear": 1, "cubic": 2}.get(mode)
-    if reach is None:
-        raise n.error(f"mode {mode} is not supported")
+    reach = 2 if mode == "cubic" else 1
     stretch = min(1.0, axis.factor) if n.get("antialias", 0) else 1.0
     width, low = math.ceil(reach / stretch), np.floor(places).astype(np.int64)
     found = np.zeros((axis.new, axis.old))
@@ -409,18 +355,18 @@ RESIZING: dict[str, Callable[[NodeView], Any]] = {"Resize": _resize, "Upsample":
 
 
 def _grid_sample(n: NodeView) -> Tensor:
-    """GridSample over any number of dimensions; the grid names the last one first."""
+    """GridSample over any number of dimensions; the grid names the last one first. Integers between
+    elements are rounded, as Resize's.
+    """
     x, grid = n(0), n(1).cast("f32")
     mode, padding = n.get("mode", "linear"), n.get("padding_mode", "zeros")
     mode = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
     corners = bool(n.get("align_corners", 0))
-    if mode not in get_args(Sampling) or padding not in get_args(SamplePadding):
-        raise n.error(f"mode {mode!r} with padding {padding!r} is not supported")
     places = grid_places(grid, x.shape[2:], corners)
     if mode == "nearest":  # before they are padded, by the standard; PyTorch does it afterwards
         places = [p.round() for p in places]
-    wide = x.cast(x.dtype.compute) if x.dtype.is_float else x
-    return sampled(wide, places, mode, padding, corners).cast(x.dtype)
+    wide = x if mode == "nearest" else _between(x.cast(x.dtype.compute))
+    return _held(sampled(wide, places, mode, padding, corners), x.dtype)
 
 
 def _affine_grid(n: NodeView) -> Tensor:

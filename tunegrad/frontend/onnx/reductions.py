@@ -131,18 +131,29 @@ _BFLOAT16 = 16
 """ONNX's number of the type."""
 
 
+def normalised(
+    x: Tensor, axes: tuple[int, ...], eps: float, centred: bool = True
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A tensor over its deviation from its mean, or from zero; the mean, and 1 over the deviation;
+    in the type that ``x`` is computed in.
+    """
+    wide = x.cast(x.dtype.compute)
+    mean = wide.mean(axes, True)
+    off = wide - mean if centred else wide
+    inverse = (off.square().mean(axes, True) + eps).rsqrt()
+    return off * inverse, mean, inverse
+
+
 def _layer_norm(n: NodeView) -> Any:
     x, axis = n(0), n.get("axis", -1) % n(0).ndim
     axes, eps = tuple(range(axis, x.ndim)), n.get("epsilon", 1e-5)
-    wide = x.cast(x.dtype.compute)
-    if n.op == "RMSNormalization":
-        return (wide * (wide.square().mean(axes, True) + eps).rsqrt()).cast(x.dtype) * n(1)
-    if n.outputs == 1 and axis == x.ndim - 1 and n(1).ndim == 1:
+    centred = n.op != "RMSNormalization"
+    if centred and n.outputs == 1 and axis == x.ndim - 1 and n(1).ndim == 1:
         return x.layer_norm(n(1), n.tensor(2), eps)
-    mean = wide.mean(axes, True)
-    off = wide - mean
-    inverse = (off.square().mean(axes, True) + eps).rsqrt()
-    y = (off * inverse).cast(x.dtype) * n(1)
+    off, mean, inverse = normalised(x, axes, eps, centred)
+    y = off.cast(x.dtype) * n(1)
+    if not centred:
+        return y
     bias = n.tensor(2)
     y = y if bias is None else y + bias
     stash = "bf16" if n.get("stash_type", 1) == _BFLOAT16 else "f32"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -206,16 +206,9 @@ SHAPES: dict[str, Callable[[NodeView], Any]] = {
 }  # fmt: skip
 
 
-_FOLDS: dict[str, indexing.Mode] = {
-    "none": "set", "add": "add", "mul": "mul", "max": "max", "min": "min",
-}  # fmt: skip
-
-
 def _fold(n: NodeView) -> indexing.Mode:
-    how = n.get("reduction", "none")
-    if how not in _FOLDS:
-        raise n.error(f"reduction {how!r}; valid: {', '.join(_FOLDS)}")
-    return _FOLDS[how]
+    how: indexing.Mode | Literal["none"] = n.get("reduction", "none")
+    return "set" if how == "none" else how
 
 
 def _scatter_elements(n: NodeView) -> Tensor:

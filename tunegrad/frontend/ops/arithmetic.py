@@ -13,7 +13,7 @@ from tunegrad.ir import graph
 
 from ..handle import Handle, TensorLike, beside, floats, lift, where
 from ..nodes import tracing
-from ..nodes.elementwise import Scalar
+from ..nodes.elementwise import Scalar, constant
 from ..operation import Operation, named, operation
 from ..vjp import custom_vjp
 
@@ -30,7 +30,10 @@ def _operator(
 
 
 mul = _operator(Handle.__mul__, "mul", "``input * other``.")
-floor_divide = _operator(Handle.__floordiv__, "floor_divide", "``input // other``, rounded down.")
+floor_divide = _operator(
+    Handle.__floordiv__, "floor_divide",
+    "``input // other``, rounded down; of integers by a 0 in a tensor it is 0, as in numpy.",
+)  # fmt: skip
 remainder = _operator(
     Handle.__mod__, "remainder",
     "The rest of the division, with the divisor's sign: ``input % other``.",
@@ -147,7 +150,14 @@ def fmin(input: Handle, other: TensorLike) -> Handle:
     return where(input != input, y, where(y != y, input, input.minimum(y)))
 
 
+def _copysign_vjp(g: Handle, y: Handle, input: Handle, _: TensorLike) -> tuple[Handle, Handle]:
+    """d(copysign(a, b)) = da where the signs are equal, else -da; 0 where a is; 0 db"""
+    same, none = signbit(input) == signbit(y), Handle.of(constant(0.0, g.shape, g.dtype))
+    return where(input == 0, 0.0, where(same, g, -g)), none
+
+
 @operation
+@custom_vjp(_copysign_vjp)
 def copysign(input: Handle, other: TensorLike) -> Handle:
     """The size of input with the sign of ``other``."""
     kind, (x, y) = floats("copysign", input, other)

@@ -44,6 +44,10 @@ def item(x: T, key: object) -> T:
         AxisError: too many indices, or one out of range.
         DTypeError: an index of another kind, or a mask whose values are not known yet.
     """
+    if type(key) is int and x.shape and -x.shape[0] <= key < x.shape[0]:  # most often, and faster
+        at = key % x.shape[0]
+        limits = (at, at + 1), *((0, s) for s in x.shape[1:])
+        return x._moved(graph.shrink, limits)._moved(graph.reshape, x.shape[1:])
     y, listed, chosen = _picked(x, key)
     tensors = [i for i in chosen if i is not None]
     if not tensors:
@@ -207,7 +211,11 @@ def _counted(positions: Positions, x: Handle, at: int) -> Positions:
 def _listed(key: object, x: Handle) -> object:
     """Arrays of positions or masks; tensors stay, but masks must be known."""
     if isinstance(key, Handle):
-        return _known_mask(key, x) if key.dtype.is_bool else _whole(key, x)
+        if key.dtype.is_float:
+            raise DTypeError(
+                f"getitem: index {key.describe()} on shape {x.shape} is not an integer"
+            )
+        return _known_mask(key, x) if key.dtype.is_bool else key
     if not isinstance(key, list | tuple | range | np.ndarray):
         return key
     array = np.asarray(key)
@@ -218,12 +226,6 @@ def _listed(key: object, x: Handle) -> object:
             f"getitem: index of {array.dtype} on shape {x.shape}; positions are integers or bools"
         )
     return array
-
-
-def _whole(key: Handle, x: Handle) -> Handle:
-    if not key.dtype.is_int:
-        raise DTypeError(f"getitem: index {key.describe()} on shape {x.shape} is not an integer")
-    return key
 
 
 def _known_mask(key: Handle, x: Handle) -> NDArray[np.generic]:

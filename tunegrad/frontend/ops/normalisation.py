@@ -49,7 +49,7 @@ def layer_norm(
         ShapeError: ``weight`` or ``bias`` has another shape.
     """
     over = tuple(sorted(axes_of("layer_norm", dim, input.shape)))
-    return _scaled(input, "layer_norm", _standard(input._wide(), over, eps), over, weight, bias)
+    return scaled(input, "layer_norm", _standard(input._wide(), over, eps), over, weight, bias)
 
 
 def _unit_vjp(g: Handle, y: Handle, x: Handle, over: tuple[int, ...], eps: float) -> Handle:
@@ -77,13 +77,16 @@ def rms_norm(
     over = tuple(sorted(axes_of("rms_norm", dim, input.shape)))
     x = input._wide()
     small = _STEP[x.dtype.name] if eps is None else eps
-    return _scaled(input, "rms_norm", _unit(x, over, small), over, weight, None)
+    return scaled(input, "rms_norm", _unit(x, over, small), over, weight, None)
 
 
-def _scaled(
-    input: Handle, op: str, result: Handle, over: tuple[int, ...], weight: TensorLike | None,
+def scaled(
+    input: Handle, op: str, result: T, over: tuple[int, ...], weight: TensorLike | None,
     bias: TensorLike | None,
-) -> Handle:  # fmt: skip
+) -> T:  # fmt: skip
+    """A result for the input, times ``weight`` and plus ``bias``, which have the extents of
+    dimensions ``over``.
+    """
     inner = tuple(input.shape[a] for a in over)
     spread = tuple(s if i in over else 1 for i, s in enumerate(input.shape))
     for what, given in (("weight", weight), ("bias", bias)):
@@ -154,7 +157,7 @@ def group_norm(
     n, channels, *rest = input.shape
     x = input._wide().reshape(n, groups, channels // groups * math.prod(rest))
     result = layer_norm(x, None, None, eps, -1).reshape(input.shape)
-    return by_channel(input, "group_norm", result, weight, bias)
+    return scaled(input, "group_norm", result, (1,), weight, bias)
 
 
 @operation
@@ -173,25 +176,7 @@ def instance_norm(
     off = about.mean(over, True)  # what rounding took from the mean
     variance = ((about * about).mean(over, True) - off * off).maximum(0.0)
     result = (about - off) * _inverse_root(variance + eps)
-    return by_channel(input, "instance_norm", result, weight, bias)
-
-
-def by_channel(
-    input: Handle, op: str, result: T, weight: TensorLike | None, bias: TensorLike | None
-) -> T:
-    """A result for the input, times ``weight`` and plus ``bias`` of its channels (axis 1)."""
-    spread = (input.shape[1], *(1 for _ in input.shape[2:]))
-    for what, given in (("weight", weight), ("bias", bias)):
-        p = optional(given, op)
-        if p is None:
-            continue
-        if p.shape != input.shape[1:2]:
-            raise ShapeError(
-                f"{op}: {what} {p.shape} for input {input.shape}, must be {input.shape[1:2]}"
-            )
-        term = p._wide().reshape(spread)
-        result = result * term if what == "weight" else result + term
-    return result._as(input.float_type)
+    return scaled(input, "instance_norm", result, (1,), weight, bias)
 
 
 @operation

@@ -6,7 +6,7 @@ Sorting is stable, and NaN comes after all numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple
 
 import numpy as np
@@ -43,13 +43,7 @@ def _cumsum_vjp(
 @custom_vjp(_cumsum_vjp)
 def cumsum(input: Handle, dim: int, *, dtype: DTypeLike | None = None) -> Handle:
     """The sum of all elements up to each one along ``dim``; of integers and bools i64."""
-    x = input if dtype is None else input.cast(dtype)
-    found = (
-        _corrected_sum(x, dim)
-        if x.dtype == F32 and x.size
-        else x._with(folds.cumulative("sum", x.node, dim))
-    )
-    return found if dtype is None else found.cast(dtype)
+    return _folded("sum", _corrected_sum, input, dim, dtype)
 
 
 def _cumprod_vjp(
@@ -68,13 +62,7 @@ def _cumprod_vjp(
 @custom_vjp(_cumprod_vjp)
 def cumprod(input: Handle, dim: int, *, dtype: DTypeLike | None = None) -> Handle:
     """The product of all elements up to each one along ``dim``; of integers and bools i64."""
-    x = input if dtype is None else input.cast(dtype)
-    found = (
-        _corrected_product(x, dim)
-        if x.dtype == F32 and x.size
-        else x._with(folds.cumulative("prod", x.node, dim))
-    )
-    return found if dtype is None else found.cast(dtype)
+    return _folded("prod", _corrected_product, input, dim, dtype)
 
 
 @operation
@@ -299,6 +287,17 @@ def _shifted(x: Handle, at: int, by: int, fill: float = 0.0) -> Handle:
     ends = [(0, 0)] * x.ndim
     ends[at] = (by, -by)
     return pad(x, ends, fill)
+
+
+def _folded(
+    kind: folds.Fold, corrected: Callable[[Handle, int], Handle], input: Handle, dim: int,
+    dtype: DTypeLike | None,
+) -> Handle:  # fmt: skip
+    """All elements up to each one folded; of f32 by a function that corrects its roundings."""
+    x = input if dtype is None else input.cast(dtype)
+    exact = x.dtype != F32 or not x.size
+    found = x._with(folds.cumulative(kind, x.node, dim)) if exact else corrected(x, dim)
+    return found if dtype is None else found.cast(dtype)
 
 
 def _corrected_sum(x: Handle, dim: int) -> Handle:

@@ -6,6 +6,7 @@ Padding never wins a maximum; an average counts it as zeros, or not at all.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -58,8 +59,7 @@ def max_pool(
     """
     op = f"max_pool{rank}d"
     x = _batched(input, op, rank)
-    w = _Windows(op, x, rank, kernel_size, stride, padding, dilation, ceil_mode)
-    inside = range(-rank, 0)
+    w = Windows(op, x, rank, kernel_size, stride, padding, dilation, ceil_mode)
     values = w.with_least(x)
     best = _largest(x, w)
     kept = best if input.ndim == x.ndim else best.squeeze(0)
@@ -71,7 +71,7 @@ def max_pool(
     here = (values == spread) | (values != values)
     if w.padded:
         here = here & w.of(_true(x))
-    found = where(here, w.of(places), math.prod(image)).amin(tuple(inside))
+    found = where(here, w.of(places), math.prod(image)).amin(w.inside)
     return kept, found if input.ndim == x.ndim else found.squeeze(0)
 
 
@@ -83,34 +83,34 @@ max_pool1d, max_pool2d, max_pool3d = of_ranks(
 )  # fmt: skip
 
 
-def _largest_vjp(g: Handle, y: Handle, x: Handle, w: _Windows) -> Handle:
+def _largest_vjp(g: Handle, y: Handle, x: Handle, w: Windows) -> Handle:
     """dx: to the first largest element of each window, added up where windows overlap"""
-    rank, taps = len(w.size), math.prod(w.size)
+    taps = math.prod(w.size)
     rows = w.with_least(x).reshape(*y.shape, taps)
     first = position_of(rows, "max", -1, True).reshape(y.shape).cast("i32") + 1
     numbers = (Handle.of(graph.iota((taps,), 0, I32)) + 1).reshape(w.size)
     first, part = w.readers(first.contiguous(), x), w.readers(g, x)
-    total = where(first == numbers, part, 0.0).sum(tuple(range(-rank, 0)))
+    total = where(first == numbers, part, 0.0).sum(w.inside)
     ends = [(lo, lo + e) for (lo, _), e in zip(w.ends, x.shape[2:], strict=True)]
     return total.shrink([(0, n) for n in x.shape[:2]] + ends)
 
 
 @custom_vjp(_largest_vjp)
-def _overlapping(x: Handle, w: _Windows) -> Handle:
-    return w.with_least(x).amax(tuple(range(-len(w.size), 0)))
+def _overlapping(x: Handle, w: Windows) -> Handle:
+    return w.with_least(x).amax(w.inside)
 
 
-def _largest(x: Handle, w: _Windows) -> Handle:
+def _largest(x: Handle, w: Windows) -> Handle:
     """The largest of each window, with the gradient of the first place that has it."""
     if not w.apart:
         return _overlapping(x, w)
-    values, inside = w.with_least(x), tuple(range(-len(w.size), 0))
+    values = w.with_least(x)
 
     def picked() -> Handle:
-        taps = values.reshape(*values.shape[: -len(inside)], math.prod(w.size))
+        taps = values.reshape(*values.shape[: -len(w.size)], math.prod(w.size))
         return _first_largest(taps, -1).squeeze(-1)
 
-    return as_if(values.amax(inside), picked)
+    return as_if(values.amax(w.inside), picked)
 
 
 def avg_pool(
@@ -123,19 +123,21 @@ def avg_pool(
     """
     op, kind = f"avg_pool{rank}d", input.dtype if input.dtype.is_int else input.float_type
     x = _batched(input, op, rank)._as(kind.compute)
-    w = _Windows(op, x, rank, kernel_size, stride, padding, 1, ceil_mode)
-    inside = tuple(range(-rank, 0))
-    total = w.of(x).sum(inside)
-    if divisor_override is not None:
-        if integer(op, "divisor_override", divisor_override) == 0:
-            raise ShapeError(f"{op}: divisor_override is 0")
-        count: TensorLike = divisor_override
-    elif not w.padded or (count_include_pad and not w.beyond):
-        count = math.prod(w.size)
-    else:
-        count = w.counted(x, count_include_pad).cast(x.dtype).sum(inside)
+    w = Windows(op, x, rank, kernel_size, stride, padding, 1, ceil_mode)
+    if divisor_override is not None and integer(op, "divisor_override", divisor_override) == 0:
+        raise ShapeError(f"{op}: divisor_override is 0")
+    total, count = averaged(x, w, count_include_pad)
+    count = count if divisor_override is None else divisor_override
     result = div(total, count, rounding_mode="trunc" if kind.is_int else None)
     return (result if input.ndim == x.ndim else result.squeeze(0))._as(kind)
+
+
+def averaged(x: T, w: Windows, count_include_pad: bool) -> tuple[T, TensorLike]:
+    """The sums of windows, and the numbers of elements that count in them."""
+    total = w.of(x).sum(w.inside)
+    if not w.padded or (count_include_pad and not w.beyond):
+        return total, math.prod(w.size)
+    return total, w.counted(x, count_include_pad).cast(x.dtype).sum(w.inside)
 
 
 avg_pool1d, avg_pool2d, avg_pool3d = of_ranks(
@@ -249,29 +251,30 @@ def overhang(extent: int, size: int, stride: int, dilation: int, ends: tuple[int
     return max(0, last * stride - room)
 
 
-class _Windows:
-    """Windows of a pooling: of any tensor whose spatial dimensions are the input's."""
+class Windows:
+    """Windows of a pooling: of any tensor whose spatial dimensions are the input's.
+
+    ``padding``: as PyTorch's, or a pair for each dimension, before and after it. With ``ceil_mode``
+    a last window may go over the end: ``more`` elements beyond the padding.
+    """
 
     def __init__(
-        self, op: str, x: Handle, rank: int, size: Extent, stride: Extent | None, padding: Extent,
-        dilation: Extent, ceil_mode: bool,
+        self, op: str, x: Handle, rank: int, size: Extent, stride: Extent | None,
+        padding: Extent | Ends, dilation: Extent, ceil_mode: bool,
     ) -> None:  # fmt: skip
         self.op = op
         self.size = extents_of(op, "size", size, rank, 1)
         step = self.size if stride in (None, (), []) else stride  # PyTorch's empty list, too
         self.stride = extents_of(op, "stride", step, rank, 1)
-        self.pads = extents_of(op, "padding", padding, rank, 0)
         self.dilation = extents_of(op, "dilation", dilation, rank, 1)
-        if any(2 * p > k for p, k in zip(self.pads, self.size, strict=True)):
-            raise ShapeError(
-                f"{op}: padding {self.pads} is more than half of window {self.size} on input "
-                f"{x.shape}"
-            )
+        self.pads = _pads(op, x, rank, self.size, padding)
         both = zip(x.shape[2:], self.size, self.stride, self.dilation, self.pads, strict=True)
-        self.more = tuple(
-            overhang(e, k, s, d, (p, p)) if ceil_mode else 0 for e, k, s, d, p in both
-        )
-        """Elements that the last window needs beyond the padding."""
+        self.more = tuple(overhang(*axis) if ceil_mode else 0 for axis in both)
+
+    @property
+    def inside(self) -> tuple[int, ...]:
+        """The dimensions of a window, which come last."""
+        return tuple(range(-len(self.size), 0))
 
     @property
     def beyond(self) -> bool:
@@ -279,11 +282,11 @@ class _Windows:
 
     @property
     def padded(self) -> bool:
-        return self.beyond or any(self.pads)
+        return self.beyond or any(map(any, self.pads))
 
     @property
     def ends(self) -> Ends:
-        return tuple((p, p + m) for p, m in zip(self.pads, self.more, strict=True))
+        return tuple((a, b + m) for (a, b), m in zip(self.pads, self.more, strict=True))
 
     def of(self, x: T) -> T:
         """The windows of ``x``; zero in the padding."""
@@ -311,19 +314,23 @@ class _Windows:
 
     def counted(self, x: Handle, with_padding: bool) -> Handle:
         """Mask of the elements of the windows that count for an average."""
-        true = _true(x)
         if not with_padding:
-            return self.of(true)
-        rank = len(self.size)
-        wide = Handle.of(
-            graph.full(
-                True,
-                (*x.shape[:2], *(e + 2 * p for e, p in zip(x.shape[2:], self.pads, strict=True))),
-                BOOL,
-            )
-        )
+            return self.of(_true(x))
+        room = (e + a + b for e, (a, b) in zip(x.shape[2:], self.pads, strict=True))
+        wide = Handle.of(graph.full(True, (*x.shape[:2], *room), BOOL))
         ends = tuple((0, m) for m in self.more)
-        return windows(self.op, wide, self.size, self.stride, (1,) * rank, ends)
+        return windows(self.op, wide, self.size, self.stride, self.dilation, ends)
+
+
+def _pads(op: str, x: Handle, rank: int, size: tuple[int, ...], padding: Extent | Ends) -> Ends:
+    if isinstance(padding, Sequence) and padding and isinstance(padding[0], tuple):
+        return tuple(padding)  # type: ignore[arg-type]  # pairs all
+    pads = extents_of(op, "padding", padding, rank, 0)  # type: ignore[arg-type]  # no pairs
+    if any(2 * p > k for p, k in zip(pads, size, strict=True)):
+        raise ShapeError(
+            f"{op}: padding {pads} is more than half of window {size} on input {x.shape}"
+        )
+    return tuple((p, p) for p in pads)
 
 
 def _picked(part: Handle, at: int) -> Handle:

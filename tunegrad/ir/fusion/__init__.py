@@ -1,3 +1,4 @@
+# mypy: implicit-reexport
 """Fusion: from the graph to kernels and the buffers between them."""
 
 from __future__ import annotations
@@ -7,36 +8,19 @@ from typing import TYPE_CHECKING
 from tunegrad.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from .axes import compared as compared
-    from .build import Draft as Draft
-    from .build import is_attention as is_attention
-    from .donation import New as New
-    from .donation import in_place as in_place
-    from .donation import overwriting as overwriting
-    from .drafts import EXPENSIVE as EXPENSIVE
-    from .order import least_memory as least_memory
-    from .order import live_bytes as live_bytes
-    from .parts import joined as joined
-    from .parts import separated as separated
-    from .parts import sliced as sliced
-    from .plan import VALIDATION as VALIDATION
-    from .plan import Buffer as Buffer
-    from .plan import BufferRole as BufferRole
-    from .plan import Combined as Combined
-    from .plan import Launch as Launch
-    from .plan import LaunchPlan as LaunchPlan
-    from .plan import layers_of as layers_of
-    from .recompute import recomputed as recomputed
-    from .schedule import ATTENTION as ATTENTION
-    from .schedule import LAST as LAST
-    from .schedule import ROWS as ROWS
-    from .schedule import Alternative as Alternative
-    from .schedule import Alternatives as Alternatives
-    from .schedule import Edge as Edge
-    from .schedule import Fusion as Fusion
-    from .schedule import Images as Images
-    from .schedule import blocked as blocked
-    from .schedule import schedule as schedule
+    # isort: off
+    from .axes import compared
+    from .build import Draft, is_attention
+    from .donation import New, in_place, overwriting
+    from .drafts import EXPENSIVE
+    from .order import least_memory, live_bytes
+    from .parts import joined, separated, sliced
+    from .plan import VALIDATION, Buffer, BufferRole, Combined, Launch, LaunchPlan, layers_of
+    from .recompute import recomputed
+    from .schedule import (
+        ATTENTION, LAST, ROWS, Alternative, Alternatives, Edge, Fusion, Images, blocked, schedule,
+    )  # fmt: skip
+    # isort: on
 else:
     __all__, __getattr__ = lazy_names(
         __name__,

@@ -6,13 +6,14 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tunegrad.errors import ModelError
-from tunegrad.ir.dtypes import DType
+from tunegrad.ir.dtypes import F64, DType
 
 from ...creation import zeros_like
 from ...functions import cat, stack, where
@@ -219,14 +220,15 @@ def _rotated(re: Tensor, im: Tensor | None, by: Operator, turns: NDArray[Any]) -
 
 def _transformed(re: Tensor, im: Tensor | None, sign: int) -> tuple[Tensor, Tensor]:
     """The discrete Fourier transform along the last dimension: of ``a * b`` elements as transforms
-    of ``a`` and of ``b`` (Cooley and Tukey).
+    of ``a`` and of ``b`` (Cooley and Tukey). Sums of a large prime are added up in f64.
     """
     n = re.shape[-1]
     a = max(d for d in range(1, math.isqrt(n) + 1) if n % d == 0)
     if n <= _WHOLE or a == 1:
         places = np.arange(n)
         matrix = np.outer(places, places) % n * sign / n
-        return _rotated(re, im, Tensor.matmul, matrix)  # type: ignore[no-any-return]
+        by = Tensor.matmul if n <= _WHOLE else partial(Tensor.matmul, accumulate=F64)
+        return _rotated(re, im, by, matrix)  # type: ignore[no-any-return]
     lead, b = re.shape[:-1], n // a
 
     def split(x: Tensor | None) -> Tensor | None:
