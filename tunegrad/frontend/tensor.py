@@ -305,7 +305,7 @@ class Tensor(handle.Handle):
         computed yet still need it. With ``copy=False`` it goes out itself, to be read only.
         """
         values = self.__array__(copy=False) if options.get("copy") is False else self.numpy()
-        if self.dtype != BF16:
+        if self.dtype != dtypes.BF16:
             return cast("Any", values).__dlpack__(**options)
         from tunegrad.devices.dlpack import as_bf16
 
