@@ -719,14 +719,14 @@ ROUNDS = 6
 @contextmanager
 def known_forms(used: bool) -> Iterator[None]:
     """Results of known forms are computed without a graph inside, or a graph is made of each."""
-    leaves, pending_of = tracing._leaves, handle.pending_of
+    kept = tracing._leaves, handle.pending_of, handle._is_made_at_once
     tracing._leaves = [False]  # a tensor that requires a gradient ends known forms
     if not used:
-        handle.pending_of = lambda x: None
+        handle.pending_of, handle._is_made_at_once = (lambda x: None), (lambda: True)
     try:
         yield
     finally:
-        tracing._leaves, handle.pending_of = leaves, pending_of
+        tracing._leaves, handle.pending_of, handle._is_made_at_once = kept
 
 
 _HAPPENINGS = (
