@@ -44,6 +44,9 @@ from tunegrad.ir.variants import (
     splits_of_k,
     variants_of,
 )
+from tunegrad.ir.variants import (
+    in_halves as in_16_bits,
+)
 from tunegrad.ir.verify.kernel import verify_kernel
 from tunegrad.planning import allowed
 from tunegrad.planning.expected import picked
@@ -357,8 +360,8 @@ def on_floats(rng: random.Random) -> None:
 
 
 def in_halves(rng: random.Random) -> None:
-    """Winograd's sums of bytes in 16 bits are the same ones to the last bit, also at the ends of
-    bytes; where they might be 2^29 there is no such variant, nor with weights without a sign.
+    """Sums of bytes in 16 bits are the same ones to the last bit, also at the ends of bytes. Where
+    they might be 2^29 Winograd's are no variant, nor with weights without a sign.
     """
     drawn = np.random.default_rng(rng.randrange(1 << 30))
 
@@ -367,10 +370,12 @@ def in_halves(rng: random.Random) -> None:
         some = drawn.integers(dtype.least, dtype.greatest, shape, dtype.numpy, endpoint=True)
         return np.where(drawn.random(shape) < rng.choice((0.0, 0.9, 1.0)), ends, some)
 
-    changed = 0
+    found: list[str] = []
     for case in range(16):
         kind, weighs = rng.choice((U8, I8)), U8 if case % 8 == 7 else I8
-        channels, outputs = (2048, 2) if case == 0 else (rng.choice((8, 12)), rng.choice((5, 8)))
+        channels, outputs = 3 if case % 5 == 4 else rng.choice((8, 12)), rng.choice((5, 8))
+        if case == 0:
+            channels, outputs = 2048, 2
         size = (3, 3) if case == 0 else (rng.randint(4, 9), rng.randint(4, 9))
         shape = rng.randint(1, 2), channels, *size
         w = numbers((outputs, channels, 3, 3), weighs)
@@ -379,14 +384,17 @@ def in_halves(rng: random.Random) -> None:
         x = Tensor.input("x", shape, str(kind)).cast("i32")
         if case % 2:
             x = x - Tensor.constant(np.array(3, kind.numpy)).cast("i32")
-        y = x.conv2d(Tensor.constant(w).cast("i32"), padding=rng.randrange(2) or int(case == 0))
+        padding, stride = rng.randrange(2) or int(case == 0), rng.choice((1, 2)) if case > 9 else 1
+        y = x.conv2d(Tensor.constant(w).cast("i32"), padding=padding, stride=stride)
         plan = schedule(fold_constants(quad_dots((y.node,), WIDENS)))
         (kernel,) = (k for k, _ in plan.kernels().values() if "dot4(" in k.text)
         inputs = {"x": np.full(shape, 255, np.uint8) if case == 0 else numbers(shape, kind)}
         if case == 0:
             inputs["x"] = inputs["x"].astype(kind.numpy)
-        names = [v for v in variants_of(kernel) if v.endswith("exact_winograd4")]
-        assert bool(names) == (channels < 1828 and weighs == I8), f"{names} of {kernel}"
+        names = [v for v in variants_of(kernel) if in_16_bits(v)]
+        tiles = channels < 1828 and weighs == I8 and stride == 1 and channels > 4
+        wanted = {"halves", *(["exact_winograd4"] if tiles else [])}
+        assert {v.removeprefix("channels_last_") for v in names} == wanted, f"{names} of {kernel}"
         (want,) = run_schedule(plan, inputs)
         for variant in names:
             made = rewrite(plan, {kernel.key: variant})
@@ -397,8 +405,8 @@ def in_halves(rng: random.Random) -> None:
                 verify_kernel(launch.kernel)
             (got,) = run_schedule(made, inputs)
             assert (got == want).all(), f"{variant} of {kernel}"
-            changed += 1
-    assert changed > 10, changed
+            found.append(variant.removeprefix("channels_last_"))
+    assert min(found.count("halves"), found.count("exact_winograd4")) > 3, found
 
 
 def digits(rng: random.Random) -> None:

@@ -147,9 +147,9 @@ def test_floats_are_variants_of_bytes(kind: str, size: int) -> None:
     assert names == ["floats", *(f"floats_winograd{m}" for m in (2, 4) if size == 3)]
     assert not set(names) & set(allowed(kernel, "strict"))
     exact = ["exact_winograd4"] if size == 3 else []
-    assert allowed(kernel, "strict") == ("direct", *exact)
+    assert allowed(kernel, "strict") == ("direct", *exact, "halves")
     want = ran(plan, {"x": x})
-    for name in exact:
+    for name in (*exact, "halves"):
         made = planned_as(outputs, frozenset(), {kernel.key: name}, LAST, VNNI)
         np.testing.assert_array_equal(ran(made, {"x": x}), want)
     for name in names:
@@ -160,7 +160,7 @@ def test_floats_are_variants_of_bytes(kind: str, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "variant", ["exact_winograd4", "floats", "floats_winograd2", "floats_winograd4"]
+    "variant", ["exact_winograd4", "halves", "floats", "floats_winograd2", "floats_winograd4"]
 )
 def test_floats_of_an_image_with_channels_last_are_validated(variant: str) -> None:
     """Its kernel walks columns first: the window of the weights is the other way round."""

@@ -29,7 +29,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.looptree import LoopKind, LoopTree
 from tunegrad.ir.program import executed_flops
 from tunegrad.ir.target import Target
-from tunegrad.ir.variants import DIRECT, in_halves, on_floats, parts_of
+from tunegrad.ir.variants import DIRECT, multiplies_bytes, parts_of, runs_on
 from tunegrad.opts import SPACE_VERSION, Schedule, Space, dump_to_folder
 from tunegrad.reports import (
     ExplainReport,
@@ -392,9 +392,7 @@ def quantised_layers(
         known = {o.name: o.stored_ms or o.parts_ms for o in tried.get(use.key, ())}
         each = []
         for name in (
-            v
-            for v in names
-            if v == DIRECT or on_floats(v) or (in_halves(v) and target.multiplies_halves)
+            v for v in names if v == DIRECT or (runs_on(v, target) and not multiplies_bytes(v))
         ):
             ms, said = known.get(name), "measured"
             if ms is None:

@@ -23,6 +23,7 @@ from tunegrad.ir.variants import (
     parts_of,
     reads_rows,
     rewrite,
+    runs_on,
     splits_k,
     splits_of,
     variants_of,
@@ -197,8 +198,7 @@ def allowed(kernel: Kernel, numerics: Numerics, target: Target | None = None) ->
     if target is None:
         return found
     faster = faster_splits(kernel, found, target)
-    if not target.multiplies_halves:
-        found = tuple(v for v in found if not in_halves(v))
+    found = tuple(v for v in found if runs_on(v, target))
     wide = [v for v in found if on_floats(v)]
     others = (v for v in found if v == DIRECT or in_halves(v)) if wide else ()
     limit_s = NEAR * min((variant_s(kernel, v, target) for v in others), default=0.0)
@@ -217,8 +217,7 @@ def expected(kernel: Kernel, target: Target, numerics: Numerics = "contract") ->
     """
     model = _streamed_s if splits_of(kernel) else variant_s
     names = allowed(kernel, numerics)
-    if not target.multiplies_halves:
-        names = tuple(v for v in names if not in_halves(v))
+    names = tuple(v for v in names if runs_on(v, target))
     whole = [v for v in names if not splits_k(v) and (exact(v) or _known_to_pay(kernel, target))]
     best = min(whole, key=lambda v: (model(kernel, v, target), v != DIRECT))
     return (clearly_faster_split(kernel, names, target) or best) if best == DIRECT else best

@@ -82,8 +82,15 @@ class Combined:
         for d in reversed(self.dims[2:]):
             place, found[d] = divmod(place, self.layout.shape[d])
         found[self.dims[0]] = output
-        found[self.dims[1]] = channel % self.layout.shape[self.dims[1]]
+        if self.dims[1] < len(found):
+            found[self.dims[1]] = channel % self.channels
         return tuple(found)
+
+    @property
+    def channels(self) -> int:
+        """Channels of the weights, or words of them: one where no dimension is theirs."""
+        shape = self.layout.shape
+        return shape[self.dims[1]] if self.dims[1] < len(shape) else 1
 
 
 @dataclass(frozen=True, slots=True)

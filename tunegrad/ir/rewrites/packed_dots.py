@@ -363,8 +363,6 @@ def _dequantised_sum(n: Node, known: dict[Node, bool], target: Target) -> tuple[
     terms = prod(product.shape[i] for i in axes)
     if terms * a.most * b.most > I32.greatest:
         return None, f"a sum of {terms} products may pass 2^31"
-    if target.widens_bytes and (made := _of_few_channels(product, axes)) is not None:
-        return made, "it has fewer channels than a word has bytes"
     left, right = (_at_results(f.scale, f.moves, product, axes) for f in (a, b))
     if left is None or right is None:
         return None, "a scale changes along the sum"
@@ -379,19 +377,6 @@ def _dequantised_sum(n: Node, known: dict[Node, bool], target: Target) -> tuple[
         factors = (applied(_as_floats(f.number), f.moves) for f in (a, b))
         made = g.reduce(Op.ADD, g.elementwise(Op.MUL, *factors), axes)
     return g.elementwise(Op.MUL, g.elementwise(Op.MUL, g.cast(made, F32), left), right), why
-
-
-def _of_few_channels(product: Node, axes: tuple[int, ...]) -> Node | None:
-    """The sum of a convolution of fewer channels than a word has bytes, on floats, which are stored
-    as such: in 16 bits words that are partly empty are slower. None of another sum.
-    """
-    for x, y in (product.srcs, product.srcs[::-1]):
-        base, moves = chain(x)
-        windows = sum(m.op is GraphOp.WINDOW for m in moves)
-        if windows == 2 and len(base.shape) == 4 and 1 < base.shape[1] < Op.QUAD.arity:
-            stored = applied(g.contiguous(base), moves)
-            return g.reduce(Op.ADD, g.elementwise(Op.MUL, stored, y), axes)
-    return None
 
 
 def _as_floats(number: Node) -> Node:

@@ -576,7 +576,7 @@ class _Comparison:
                 place = self._place(made.node, at, made.memory)
                 window = self._leaf(made.node, place, numbers.of(some))
                 if (part := made.node.dtype.of) is not None:
-                    byte = channel // made.layout.shape[made.dims[1]]
+                    byte = channel // made.channels
                     words = window.view(np.uint32) >> (part.bits * byte).astype(np.uint32)
                     exact = words.astype(np.uint8).view(part.numpy)
                     window = (exact.astype(np.int64) % P).astype(np.uint64)

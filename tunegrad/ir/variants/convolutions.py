@@ -10,7 +10,7 @@ from tunegrad.lazy import dataclass
 from ..dtypes import F32, I8, I8X4, I32, U8, U8X4, DType
 from ..expr import Apply, Cast, Const, Expr, Load, Op, Value, leaves, loads_in, names_of, rebuild
 from ..fusion.axes import merge_axes
-from ..index import Index
+from ..index import Index, as_index
 from ..kernel import Axis, Kernel, Param, Reduce, Stage, Store, products_summed
 
 # ---- channels last
@@ -271,10 +271,10 @@ def _gathered(
     )
 
 
-# ---- floats
+# ---- wider numbers
 #
-# A sum of products of bytes as one of floats: of a computed tensor, in words of four bytes, and of
-# constant weights.
+# A sum of products of bytes as one of floats, or of numbers of 16 bits: of a computed tensor, in
+# words of four bytes, and of constant weights.
 #
 #     v = sum over c, r, s in i32 of dot4(X[y+r, x+s, c], W[o, c, r, s])
 #     Y[y, x, o] = epilogue(f32(v - z[o]))
@@ -288,6 +288,12 @@ def _gathered(
 # without bytes. A sum that the kernel needs as an integer has no such variant. Neither has one that
 # may pass 2^31, where integers wrap around. Weights with a zero point of their own take sums of the
 # image off as well, a tensor of integers.
+#
+#     X'[y, x, h*C + c] = bytes h and h + 2 of X[y, x, c] in 16 bits each       even, odd
+#     v = sum over r, s, c in i32 of dot2i(X'[y+r, x+s, c], W'[r, s, c, o])
+#
+# is the same sum, which wraps around as it does, whatever it is read for. Where no instruction
+# multiplies bytes, they become such halves in the product itself, again for each result; here once.
 
 
 _MOST_TERMS, _MOST_WITH_SUMS = 1 << 16, 1 << 14
@@ -296,7 +302,7 @@ sums of the image, four such numbers are, whatever their signs."""
 
 
 @dataclass(frozen=True, slots=True)
-class Floats:
+class Widened:
     """The kernels, in order, and where their tensors are.
 
     The parameters of ``before`` are (X', X). Those of ``kernel`` are the direct kernel's, in order,
@@ -312,8 +318,29 @@ class Floats:
     weights: tuple[int, ...]
 
 
-def floats(kernel: Kernel) -> Floats | None:
+def floats(kernel: Kernel) -> Widened | None:
     """The parts of a product of bytes with constant weights; None for any other kernel."""
+    found = _bytes_multiplied(kernel)
+    if found is None:
+        return None
+    read = [kernel.param(leaf.param) for s in kernel.stages for leaf in loads_in(s.expr)]
+    sums = any(p.dtype == I32 and p.role == "in" for p in read)
+    terms = Op.QUAD.arity * prod(a.extent for a in found[0].axes)
+    if terms > (_MOST_WITH_SUMS if sums else _MOST_TERMS):
+        return None
+    return _widened(kernel, *found, F32)
+
+
+def halves(kernel: Kernel) -> Widened | None:
+    """The same of a sum of products of numbers of 16 bits."""
+    found = _bytes_multiplied(kernel)
+    return None if found is None else _widened(kernel, *found, I32)
+
+
+def _bytes_multiplied(kernel: Kernel) -> tuple[Reduce, Load, Load, int, str] | None:
+    """The sum of products of bytes by constant weights: with the image, the weights, the image's
+    dimension of words, behind its last one where they are single ones, and the outputs' axis.
+    """
     if len(kernel.reduces) != 1 or any(s.axes for s in kernel.stores):
         return None
     (reduce,) = kernel.reduces
@@ -324,7 +351,6 @@ def floats(kernel: Kernel) -> Floats | None:
         return None
     x, w = loads["in"], loads["const"]
     read = [leaf.param for s in kernel.stages for leaf in loads_in(s.expr)]
-    sums = any(kernel.param(p).dtype == I32 and kernel.param(p).role == "in" for p in read)
     outer, inner = {a.name for a in kernel.axes}, {a.name: a.extent for a in reduce.axes}
     names = [i.key for i in w.index]
     outputs = [n for n in names if n in outer]
@@ -334,47 +360,53 @@ def floats(kernel: Kernel) -> Floats | None:
         len(outputs) != 1
         or sorted(names) != sorted([*outputs, *inner])
         or outputs[0] in names_of(x)
-        or not words
         or read.count(x.param) != 1
         or read.count(w.param) != 1
-        or Op.QUAD.arity * prod(inner.values()) > (_MOST_WITH_SUMS if sums else _MOST_TERMS)
     ):
         return None
+    if not words:
+        return reduce, x, w, len(shape), outputs[0]
     at = max(words, key=shape.__getitem__)
     channel = x.index[at].key
     if channel in x.valid.names() or any(
         channel in i.names() for d, i in enumerate(x.index) if d != at
     ):
         return None
-    return _on_floats(kernel, reduce, (x, w), at, outputs[0])
+    return reduce, x, w, at, outputs[0]
 
 
-def _on_floats(
-    kernel: Kernel, reduce: Reduce, factors: tuple[Load, Load], at: int, output: str
-) -> Floats | None:
-    (x, w), channel = factors, factors[0].index[at].key
-    names = [i.key for i in w.index]
+def _widened(
+    kernel: Kernel, reduce: Reduce, x: Load, w: Load, at: int, output: str, dtype: DType
+) -> Widened | None:
+    """With products in f32, or of halves in i32."""
+    single, on_floats = at == len(x.index), dtype == F32
+    channel = "words" if single else x.index[at].key
+    names = [*(i.key for i in w.index), *([channel] if single else [])]
     window = [n for n in names if n not in (channel, output)]
-    extents = {a.name: a.extent for a in (*kernel.axes, *reduce.axes)}
-    wide = Axis(channel, Op.QUAD.arity * extents[channel])
+    extents = {channel: 1} | {a.name: a.extent for a in (*kernel.axes, *reduce.axes)}
+    wide = Axis(channel, (Op.QUAD.arity if on_floats else 2) * extents[channel])
     source = kernel.param(x.param)
     image = Param.dense(
-        x.param, F32, (*source.shape[:at], wide.extent, *source.shape[at + 1 :]), "in"
+        x.param, dtype, (*source.shape[:at], wide.extent, *source.shape[at + 1 :]), "in"
     )
     shape = (*(extents[n] for n in window), wide.extent, extents[output])
-    weights = Param.dense(w.param, F32, shape, "const")
-    place = [Axis(n, extents[n]).index for n in (*window, channel, output)]
-    terms = (Load(x.param, x.index, F32, x.valid), Load(w.param, tuple(place), F32))
+    weights = Param.dense(w.param, dtype, shape, "const")
+    axes = [*(Axis(n, extents[n]) for n in window), wide, Axis(output, extents[output])]
+    place = [a.index for a in axes]
+    index = (*x.index, wide.index) if single else x.index
+    terms = (Load(x.param, index, dtype, x.valid), Load(w.param, tuple(place), dtype))
     total = Reduce(
         reduce.name,
         Op.ADD,
         (*(Axis(n, extents[n]) for n in window), wide),
-        Apply(Op.MUL, terms, F32),
-        F32,
+        Apply(Op.MUL if on_floats else Op.DOT2I, terms, dtype),
+        dtype,
     )
     stages: list[Stage] = []
     for s in kernel.stages:
-        expr = total.expr if s is reduce else _of_floats(s.expr, reduce.name)
+        expr: Expr | None = total.expr if s is reduce else s.expr
+        if s is not reduce and on_floats:
+            expr = _of_floats(s.expr, reduce.name)
         if expr is None:
             return None
         stages.append(total if isinstance(s, Reduce) else replace(s, expr=expr))
@@ -383,10 +415,10 @@ def _on_floats(
         kernel,
         params=tuple(swapped.get(p.name, p) for p in kernel.params),
         stages=tuple(stages),
-        name=f"{kernel.name} on floats",
+        name=f"{kernel.name} on floats" if on_floats else f"{kernel.name} in halves",
     )
     params = [p.name for p in kernel.params]
-    return Floats(
+    return Widened(
         _bytes_apart(source, image, at, kernel.name),
         made.canonical(),
         params.index(x.param),
@@ -431,23 +463,29 @@ def _of_floats(x: Expr, total: str) -> Expr | None:
 
 
 def _bytes_apart(source: Param, image: Param, at: int, name: str) -> Kernel:
-    """``image`` gets the bytes of words as floats: first bytes of all words, then second ones."""
+    """``image`` gets the bytes of words as floats: first bytes of all words, then second ones; or
+    the two halves of words, of first and third bytes before the others.
+    """
     axes = tuple(Axis(f"d{i}", e) for i, e in enumerate(source.shape))
     index = tuple(a.index for a in axes)
     word = Load(source.name, index, source.dtype)
     other, count = (I8 if source.dtype.of == U8 else U8), Op.QUAD.arity
+    parts: list[Expr] = [Apply(op, (word,), I32) for op in (Op.EVEN, Op.ODD)]
+    if image.dtype == F32:
+        ones = (tuple(Const(int(i == j), other) for i in range(count)) for j in range(count))
+        chosen = (Apply(Op.QUAD, one, _word_of(other)) for one in ones)
+        parts = [Cast(Apply(Op.DOT4, (word, one), I32), F32) for one in chosen]
     stores = []
-    for j in range(count):
-        ones = tuple(Const(int(i == j), other) for i in range(count))
-        one = Apply(Op.QUAD, ones, _word_of(other))
-        place = (*index[:at], index[at] + j * source.shape[at], *index[at + 1 :])
-        byte = Apply(Op.DOT4, (word, one), I32)
-        stores.append(Store("to", place, Cast(byte, F32)))
+    for j, part in enumerate(parts):
+        place = (*index, as_index(j))
+        if at < len(index):
+            place = (*index[:at], index[at] + j * source.shape[at], *index[at + 1 :])
+        stores.append(Store("to", place, part))
     made = Kernel(
         (replace(image, name="to", role="out"), replace(source, role="in")),
         axes,
         tuple(stores),
-        name=f"bytes as floats of {name}",
+        name=f"bytes as {'floats' if image.dtype == F32 else 'halves'} of {name}",
     )
     return merge_axes(made).canonical()
 

@@ -8,7 +8,7 @@ A variant is a word: "direct" leaves a kernel as it is, "winograd2" and "winogra
 sizes of ``winograd``, "exact_winograd4" that of bytes, "channels_last" puts the kernel between
 copies, and "channels_last_winograd4" does both; "split64" and "split64x16" are the chunks and lanes
 of ``split``, "split_k4" the parts of ``split_k``; "im2col" is a copy of windows and a product.
-"floats" and "floats_winograd4" are a product of bytes on floats.
+"halves" are a product of bytes in 16 bits; "floats" and "floats_winograd4" are one on floats.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from ..fusion import Buffer, Combined, Launch, LaunchPlan, overwriting
 from ..graph import ConstData, Node
 from ..kernel import Kernel, memoized
 from ..layout import Layout
-from .convolutions import ChannelsLast, Floats, Im2col, channels_last, floats, im2col
+from ..target import Target
+from .convolutions import ChannelsLast, Im2col, Widened, channels_last, floats, halves, im2col
 from .split import Split, split, split_k, splits_of, splits_of_k
 from .winograd import (
     EXACT_TILE,
@@ -49,6 +50,7 @@ DIRECT = "direct"
 _MOVED = "channels_last"
 _GATHERED = "im2col"
 _FLOATS = "floats"
+_HALVES = "halves"
 _EXACT = f"exact_winograd{EXACT_TILE}"
 _SPLIT = re.compile(r"split(\d+)(?:x(\d+))?")
 _SPLIT_K = re.compile(r"split_k(\d+)")
@@ -80,6 +82,8 @@ def variants_of(kernel: Kernel) -> tuple[str, ...]:
         ]
     if match_conv3x3(kernel) is None and im2col(kernel) is not None:
         names.append(_GATHERED)
+    if halves(kernel) is not None:
+        names.append(_HALVES)
     wide = floats(kernel)
     if wide is not None:
         names += [
@@ -99,12 +103,31 @@ def exact(variant: str) -> bool:
 
 def in_halves(variant: str) -> bool:
     """True if a variant multiplies numbers of 16 bits where the kernel multiplies bytes."""
-    return variant.endswith(_EXACT)
+    return variant.endswith((_EXACT, _HALVES))
+
+
+def widens(variant: str) -> bool:
+    """True if a variant has wider numbers than bytes in memory, for the same products."""
+    return variant.removeprefix(_MOVED).removeprefix("_").startswith((_FLOATS, _HALVES))
 
 
 def on_floats(variant: str) -> bool:
     """True if a variant multiplies floats where the kernel multiplies bytes."""
     return variant.removeprefix(_MOVED).removeprefix("_").startswith(_FLOATS)
+
+
+def multiplies_bytes(variant: str) -> bool:
+    """False where numbers of 16 bits or floats are multiplied for them."""
+    return not (in_halves(variant) or on_floats(variant))
+
+
+def runs_on(variant: str, target: Target) -> bool:
+    """False of numbers of 16 bits where the target has no products of them, or, for a sum of as
+    many, faster ones of bytes.
+    """
+    if not in_halves(variant):
+        return True
+    return target.widens_bytes if widens(variant) else target.multiplies_halves
 
 
 def splits_k(variant: str) -> bool:
@@ -124,8 +147,8 @@ def _made(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
         moved = _channels_last(kernel, variant)
         parts = (moved.before, *parts_of(moved.kernel, _inner(variant)), moved.after)
         return tuple(p for p in parts if p is not None)
-    if on_floats(variant):
-        wide = _floats(kernel, variant)
+    if widens(variant):
+        wide = _wide(kernel, variant)
         return (wide.before, *parts_of(wide.kernel, _inner(variant)))
     halves = _split(kernel, variant)
     if halves is not None:
@@ -144,11 +167,13 @@ def _no_variant(kernel: Kernel, variant: str) -> InternalError:
 
 
 def _inner(variant: str) -> str:
-    return variant.removeprefix(_MOVED).removeprefix(_FLOATS).removeprefix("_") or DIRECT
+    for outer in (_MOVED, _FLOATS, _HALVES):
+        variant = variant.removeprefix(outer)
+    return variant.removeprefix("_") or DIRECT
 
 
-def _floats(kernel: Kernel, variant: str) -> Floats:
-    found = floats(kernel)
+def _wide(kernel: Kernel, variant: str) -> Widened:
+    found = halves(kernel) if variant == _HALVES else floats(kernel)
     if found is None:
         raise _no_variant(kernel, variant)
     return found
@@ -243,8 +268,8 @@ class _Rewriting:
             return [launch]
         if variant.startswith(_MOVED):
             return self._moved(launch, variant)
-        if on_floats(variant):
-            return self._on_floats(launch, variant)
+        if widens(variant):
+            return self._widened(launch, variant)
         halves = _split(launch.kernel, variant)
         if halves is not None:
             return self._halves(launch, halves)
@@ -281,42 +306,43 @@ class _Rewriting:
         (inner,) = _launches(launch, (moved.kernel, args))
         return [*before, *self.replaced(inner, _inner(variant)), *after]
 
-    def _on_floats(self, launch: Launch, variant: str) -> list[Launch]:
-        made, args = _floats(launch.kernel, variant), list(launch.args)
+    def _widened(self, launch: Launch, variant: str) -> list[Launch]:
+        made, args = _wide(launch.kernel, variant), list(launch.args)
         x, w = (launch.args[i] for i in (made.x, made.w))
-        args[made.x] = self._add(made.before, f"{self.buffers[x].name} as floats")
+        args[made.x] = self._add(made.before, f"{self.buffers[x].name} as {variant}")
         args[made.w] = self._bytes_of(made, launch.kernel.params[made.w].layout, self.buffers[w])
         (inner,) = _launches(launch, (made.kernel, args))
         before = _launches(launch, (made.before, (args[made.x], x)))
         return [*before, *self.replaced(inner, _inner(variant))]
 
-    def _bytes_of(self, made: Floats, layout: Layout, weights: Buffer) -> int:
-        """The weights of a product of floats: the bytes of words."""
-        part = weights.dtype.of
+    def _bytes_of(self, made: Widened, layout: Layout, weights: Buffer) -> int:
+        """The weights of a product of wider numbers: the bytes of words."""
+        part, dtype = weights.dtype.of, made.kernel.params[made.w].dtype
         if weights.data is None or part is None:
             raise InternalError(f"weights {weights} are not a constant of words")
-        key = _FLOATS, weights.data.digest, weights.layout, layout, made.w_dims
+        kind = _FLOATS if dtype == F32 else _HALVES
+        key = kind, weights.data.digest, weights.layout, layout, made.w_dims
         data = _weights.get(key)
         if data is None:
-            how = _Floats(
+            how = _Wide(
                 weights.data.forgotten, weights.shape, weights.layout, layout, made.w_dims, part,
-                made.weights,
+                made.weights, dtype,
             )  # fmt: skip
             digest = hashlib.sha256(f"{key}".encode()).hexdigest()
             array = how.of(weights.data.array)
-            data = ConstData(digest, f"{weights.name} as floats", array, made=how)
+            data = ConstData(digest, f"{weights.name} as {kind}", array, made=how)
             _weights[key] = data
         node, places = weights.node, prod(made.weights[:-2])
         each = tuple(tuple(float(i == j) for j in range(places)) for i in range(places))
         shape = (places, made.weights[-2], made.weights[-1])
         of = (
-            Combined(node, each, shape, made.w_dims, layout, weights.layout)
+            Combined(node, each, shape, made.w_dims, layout, weights.layout, dtype != F32)
             if isinstance(node, Node)
             else None
         )
         row, place = Layout.row_major(made.weights), len(self.buffers)
         self.buffers.append(
-            Buffer(place, F32, made.weights, row, "const", data.name, data, node=of)
+            Buffer(place, dtype, made.weights, row, "const", data.name, data, node=of)
         )
         return place
 
@@ -405,19 +431,25 @@ class _Winograd(_Made):
 
 
 @dataclass(frozen=True, slots=True)
-class _Floats(_Made):
-    """The bytes of weights in words, as floats of shape ``into``."""
+class _Wide(_Made):
+    """The bytes of weights in words, as floats of shape ``into``, or as halves of i32."""
 
     part: DType
     into: tuple[int, ...]
+    dtype: DType
 
     def of(self, elements: NDArray[Any]) -> NDArray[Any]:
         """Its elements, of those of its source."""
         output, channel, *window = self.dims
-        words = np.transpose(self.read(elements), (*window, output, channel))
+        read = self.read(elements)
+        words = np.transpose(
+            read if channel < read.ndim else read[..., None], (*window, output, channel)
+        )
         parts = np.ascontiguousarray(words)[..., None].view(self.part.numpy)
         # .., outputs, words, bytes
-        parts = np.moveaxis(parts, -3, -1).swapaxes(-2, -3).astype(np.float32)
+        parts = np.moveaxis(parts, -3, -1).swapaxes(-2, -3).astype(self.dtype.numpy)
+        if self.dtype.is_int:
+            parts = parts[..., :2, :, :] & 0xFFFF | parts[..., 2:, :, :] << 16
         return np.ascontiguousarray(parts.reshape(self.into))
 
 
