@@ -198,4 +198,4 @@ def test_both_sides_of_a_product_draw_its_elements_once(monkeypatch: pytest.Monk
     monkeypatch.setattr(numbers, "leaf", counted)
     x, w = Tensor.input("x", (37, 1031), "f32"), Tensor.input("w", (1031, 53), "f32")
     assert not validation(schedule(((x @ w).node,))).left_out
-    assert len([n for n in sizes if n > 1031]) == 2
+    assert len([n for n in sizes if n > 1031]) == 4  # few places by all terms, and many by some

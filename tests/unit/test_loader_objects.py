@@ -137,7 +137,9 @@ def test_a_kernel_that_keeps_something_or_calls_the_system_is_refused(more, mess
         Library(whole, ("kernel",), {}, stateless=True)
 
 
-@pytest.mark.parametrize("name", ["memcpy", "fmodf", "exp", "__truncsfhf2", "__divti3"])
+@pytest.mark.parametrize(
+    "name", ["memcpy", "fmodf", "exp", "erf", "tanh", "asinhf", "__truncsfhf2", "__divti3"]
+)
 def test_functions_of_numbers_are_what_a_kernel_may_call(name):
     text = (
         f"declare void @{name}()\ndefine void @kernel() {{\n  call void @{name}()\n  ret void\n}}"

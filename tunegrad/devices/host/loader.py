@@ -158,8 +158,10 @@ def _read(image: bytes) -> ElfObject:
 
 
 _NUMERIC = re.compile(
-    r"mem(cpy|move|set)|(ceil|cos|exp|exp2|floor|fma|fmod|ldexp|log|log10|log2|nearbyint|pow|rint"
-    r"|round|roundeven|sin|sqrt|tan|trunc)f?"
+    r"mem(cpy|move|set)"
+    r"|(a?(cos|sin|tan)h?|atan2|cbrt|ceil|copysign|erfc?|exp(2|10|m1)?|fabs|f?dim|floor|fma"
+    r"|f(max|min|mod)|hypot|ldexp|log(2|10|1p|b)?|nearbyint|pow|remainder|rint|round(even)?"
+    r"|scalbl?n|sincos|sqrt|tgamma|trunc)f?"
     r"|__(div|extend|fix|float|gnu_[fh]2|mod|mul|powi|trunc|udiv|umod)\w*"
 )
 """Functions of libc, libm and the compiler's own library that code generation calls for what a
