@@ -409,7 +409,6 @@ class Executable:
 #
 # Teams of threads for callers that run at the same time: each on cores of its own.
 #
-# two models of one thread, two cores     -->  both run
 # two models of two threads, two cores    -->  the second waits until the first has given them back
 #
 # Two teams on one core would wait for each other at every barrier: the threads of a kernel have to
