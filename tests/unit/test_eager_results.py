@@ -174,6 +174,7 @@ def test_threads_that_ask_for_one_node_get_one() -> None:
 def test_results_outlive_plans_that_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(realizing, "_CACHED_PLANS", 1)
     monkeypatch.setattr(realizing, "_calls", {})
+    monkeypatch.setattr(realizing, "_plans", OrderedDict())
     monkeypatch.setattr(handle, "_RESULTS", {})
     for _ in range(3):
         x, y = tg.Tensor(_A), tg.Tensor(_B)
