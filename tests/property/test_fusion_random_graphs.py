@@ -41,7 +41,7 @@ def check_graph(seed: int, dtypes: tuple[DType, ...]) -> None:
 
 @pytest.mark.parametrize("dtypes", [(F32,), MIXED, NARROW], ids=["f32", "mixed", "narrow"])
 def test_fusion_of_random_graphs_keeps_their_meaning(dtypes: tuple[DType, ...]) -> None:
-    for seed in range(350):
+    for seed in range(150):
         check_graph(seed, dtypes)
 
 
@@ -53,7 +53,7 @@ def test_fusion_of_many_random_graphs_keeps_their_meaning(dtypes: tuple[DType, .
 
 
 def test_fusion_never_computes_a_reduction_in_two_kernels() -> None:
-    for seed in range(300):
+    for seed in range(150):
         outputs = random_graph(random.Random(seed), 14)
         reduces = sum(n.op is GraphOp.REDUCE for n in g.topological(outputs))
         stages = sum(len(launch.kernel.reduces) for launch in schedule(outputs).launches)
@@ -70,12 +70,11 @@ def plans() -> str:
 PRINT_PLANS = "from tests.property.test_fusion_random_graphs import plans; print(plans())"
 
 
-@pytest.mark.parametrize("hash_seed", ["0", "1", "4242"])
-def test_fusion_is_the_same_in_every_process(hash_seed: str) -> None:
+def test_fusion_is_the_same_in_another_process() -> None:
     root = Path(__file__).parents[2]
     environment = {
         **os.environ,
-        "PYTHONHASHSEED": hash_seed,
+        "PYTHONHASHSEED": "4242",
         "PYTHONPATH": os.pathsep.join([str(root), *sys.path]),
     }
     command = [sys.executable, "-c", PRINT_PLANS]
@@ -98,7 +97,7 @@ def with_constants(rng: random.Random, outputs: tuple[Node, ...]) -> tuple[Node,
 
 
 def test_fusion_after_constant_folding_keeps_the_meaning() -> None:
-    for seed in range(500):
+    for seed in range(200):
         rng = random.Random(seed)
         outputs = with_constants(rng, random_graph(rng, rng.randint(1, 12), MIXED))
         folded = fold_constants(outputs)
@@ -113,7 +112,7 @@ def test_fusion_after_constant_folding_keeps_the_meaning() -> None:
 
 
 def test_fusion_after_constant_folding_computes_nothing_that_no_input_reaches() -> None:
-    for seed in range(200):
+    for seed in range(100):
         rng = random.Random(seed)
         outputs = fold_constants(with_constants(rng, random_graph(rng, 10)))
         reached: dict[Node, bool] = {}

@@ -83,8 +83,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "words",
     [
         ("show", "mlp", "--store", "tuned.db"),
-        ("store", "export", "--store", "tuned.db"),
-        ("tune", "--help"),
         ("run", "nothing", "--json"),
     ],
 )

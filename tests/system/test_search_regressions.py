@@ -13,8 +13,12 @@ from numpy.typing import NDArray
 from small_models import THREADS
 
 import tunegrad as tg
-from tunegrad.config import Searcher
+from tunegrad.config import Searcher, resolve_settings
 from tunegrad.search import searcher_names
+
+pytestmark = pytest.mark.timing
+
+DEFAULT = resolve_settings("mlp").searcher
 
 RNG = np.random.default_rng(0)
 A = RNG.standard_normal((13, 17)).astype(np.float32)
@@ -46,7 +50,7 @@ def test_defaults_are_right() -> None:
 
 @pytest.mark.parametrize(
     "searcher",
-    [pytest.param(s, marks=() if s == "random" else pytest.mark.slow) for s in searcher_names()],
+    [pytest.param(s, marks=() if s == DEFAULT else pytest.mark.slow) for s in searcher_names()],
 )
 def test_searched_winners_are_right_and_inputs_are_left_alone(
     tmp_path: Path, searcher: Searcher
@@ -56,7 +60,7 @@ def test_searched_winners_are_right_and_inputs_are_left_alone(
     report = tg.tune_callable(
         model,
         *arrays,
-        budget_s=30.0,
+        budget_s=600.0,
         max_trials=60,
         store=store,
         threads=THREADS,
