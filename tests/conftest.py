@@ -56,10 +56,13 @@ settings.load_profile("tunegrad")
 providers._get_local_constants = lambda: providers._local_constants
 
 from tests import fuzzing, no_network, peaks, quarantine  # noqa: E402  # found by the path above
+from tunegrad.db import connection  # noqa: E402
 from tunegrad.devices.processes.isolated import preload, start_fork_server  # noqa: E402
 from tunegrad.tune.sessions import WORKER_MODULES  # noqa: E402
 
 no_network.refuse()
+# No test cuts the power: waiting for the disk took a third of the time of tests of stores.
+connection.SYNCHRONOUS = "OFF"
 fuzzing.fix_seed()
 # One process forks the workers of all tests, whichever needs the first one: what they would import
 # once each, it has.

@@ -95,7 +95,7 @@ class RendererSuite:
     ``small`` hand-written schedules.
     """
 
-    decisions = 2
+    decisions = 1
     both_forms = True
     """Each kernel of each dtype as it is and by default; else in one of both, by turns, where a C
     compiler takes a tenth of a second for each.

@@ -153,7 +153,6 @@ def test_store_file_holds_the_contents_that_it_was_given(store):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "t.db"
         with open_store(path, "write") as opened:
-            opened._db.connection.execute("PRAGMA synchronous = OFF")
             opened.replace_contents(store)
             opened.replace_contents(store)
             for place, winner in winners(store).items():

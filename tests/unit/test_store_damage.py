@@ -226,7 +226,6 @@ def many(tmp_path_factory):
     """The bytes of a store of 600 trials of two kernels, on some hundred pages."""
     file = tmp_path_factory.mktemp("store") / "many.db"
     with open_store(file, "write") as store:
-        store._db.connection.execute("PRAGMA synchronous = OFF")
         with store.session("tune mlp", 7, {}, "0.1.0", "s1"):
             for n in range(300):
                 store.add(numbered(n))

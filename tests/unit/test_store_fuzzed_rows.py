@@ -29,7 +29,6 @@ def fuzz(path, rows: int, damaged: int, seed: int) -> set[int]:
     """A store of ``rows`` trials with junk in ``damaged`` of them; their numbers."""
     trials = tuple(numbered(n) for n in range(rows))
     with open_store(path, "write") as store:
-        store._db.connection.execute("PRAGMA synchronous = OFF")
         store.replace_contents(
             Contents(trials=trials, promotions=(Promotion(identity(trials[0]), EVIDENCE, 1.0),))
         )

@@ -64,6 +64,7 @@ def trace(sql):
     if sql == "COMMIT":
         os.kill(os.getpid(), 9)
 store = open_store(sys.argv[1], "write", trace=trace)
+assert store._db.connection.execute("PRAGMA synchronous").fetchone() == (2,), "FULL"
 store.add(numbered(1))
 """,
         tmp_path / "t.db",

@@ -27,7 +27,6 @@ def traced(tmp_path):
     """A store of 200 trials of four kernels, and the list of statements it runs."""
     seen = []
     with open_store(tmp_path / "t.db", "write", trace=seen.append) as store:
-        store._db.connection.execute("PRAGMA synchronous = OFF")
         for n in range(200):
             store.add(numbered(n, KERNEL if n % 4 == 0 else f"kernel({n % 4})"))
         seen.clear()

@@ -26,6 +26,8 @@ from tunegrad.db.schema import APPLICATION_ID, FIRST_VERSION, SCHEMA_VERSION, ST
 from tunegrad.errors import StoreError
 
 MOUNTS = Path("/proc/self/mounts")
+SYNCHRONOUS = "FULL"
+"""How a writer waits for the disk; a commit survives the end of its process in any case."""
 
 # fmt: off
 _NETWORK = frozenset((
@@ -199,7 +201,7 @@ def connect_writer(path: Path, trace: Trace | None = None) -> sqlite3.Connection
                 f"store {path}: damaged ({damage}), so it is not written to; read it, or "
                 "salvage it into a new one"
             )
-        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
         if version < SCHEMA_VERSION:
             migrate(connection)
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
