@@ -27,8 +27,7 @@ from math import prod
 from operator import attrgetter, is_, itemgetter
 from typing import Any, Literal
 
-from tunegrad.devices import known, use_openmp
-from tunegrad.devices.dlpack import ALIGN, place_of
+from tunegrad.devices import dlpack, known, use_openmp
 from tunegrad.errors import (
     ConfigError,
     DeviceError,
@@ -723,7 +722,7 @@ class _Compiled:
             Model("graph", lambda: run, specs, donated=donated),
             **{"device": place, **self._settings},
         )
-        shared = model.place is not None and all(place_of(t) == model.place for t in given)
+        shared = model.place is not None and all(dlpack.place_of(t) == model.place for t in given)
         if not shared and place != "cpu":
             asked = self._settings.get("device", place)
             raise DeviceError(
@@ -795,7 +794,7 @@ def _lent(order: Sequence[int] | None, tensor: Any) -> Any:
     """
     found = tensor.detach().resolve_neg()
     plain = (found if order is None else found.permute(order)).contiguous()
-    return plain if plain.data_ptr() % ALIGN == 0 else plain.clone()
+    return plain if plain.data_ptr() % dlpack.ALIGN == 0 else plain.clone()
 
 
 def _taken(output: _Output, shared: bool, found: Any) -> Any:

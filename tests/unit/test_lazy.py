@@ -25,6 +25,7 @@ PACKAGES = (
     "config",
     "db",
     "devices",
+    "devices/verifying",
     "explain",
     "frontend",
     "inference",

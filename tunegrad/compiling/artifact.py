@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tunegrad.config import cache_dir
-from tunegrad.devices.lowered import Lowered
+from tunegrad.devices import Lowered
 from tunegrad.forks import ForkSafeLock
 from tunegrad.ir.dtypes import DType
 from tunegrad.ir.graph import Bounds, ConstData, GraphOp, Node, topological

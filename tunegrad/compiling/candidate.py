@@ -20,9 +20,7 @@ from numpy.typing import NDArray
 from tunegrad import devices
 from tunegrad.compiling.artifact import build
 from tunegrad.devices import Device, Hooks, KernelIO, Lowered, Reference, run_on_host
-from tunegrad.devices.verifying import drawing
-from tunegrad.devices.verifying.inputs import Kind, applied, kinds_of
-from tunegrad.devices.verifying.tolerance import Bar, tolerance
+from tunegrad.devices.verifying import Bar, Kind, applied, drawing, kinds_of, tolerance
 from tunegrad.errors import CompileFailure, IllegalAction
 from tunegrad.ir import rounding
 from tunegrad.ir.dtypes import F32, F64

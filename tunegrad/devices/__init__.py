@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from .job import CONTENDING, Beside, Candidate, CompiledCandidate, Hooks, Limits, Reference
     from .lowered import Geometry, KernelIO, Lowered, Parameter, program_hash
     from .measurer import Compiling, DeviceMeasurer
+    from .processes.channel import Died, Ending, Finished, TimedOut
     from .processes.confine import Protections
+    from .processes.isolated import IsolatedWorker, start_fork_server
     from .processes.system_calls import counters_refused
     from .registry import DEFAULT, check_name, found, host_device, known, open, register, running
     from .timing import relative_interval
@@ -42,7 +44,9 @@ else:
             "job": ("CONTENDING Beside Candidate CompiledCandidate Hooks Limits Reference"),
             "lowered": "Geometry KernelIO Lowered Parameter program_hash",
             "measurer": "Compiling DeviceMeasurer",
+            "processes.channel": "Died Ending Finished TimedOut",
             "processes.confine": "Protections",
+            "processes.isolated": "IsolatedWorker start_fork_server",
             "processes.system_calls": "counters_refused",
             "registry": "DEFAULT check_name found host_device known open register running",
             "timing": "relative_interval",

@@ -326,8 +326,9 @@ def _put_reshaped(source: Node, value: Node, _: Any) -> Node:
     return graph.reshape(value, source.shape)
 
 
-def _put_permuted(_: Node, value: Node, args: Any) -> Node:
+def _put_permuted(source: Node, value: Node, args: Any) -> Node:
     """PERMUTE -> the inverse permutation"""
+    del source
     return graph.permute(value, movement.inverse(args[0]))
 
 
@@ -339,8 +340,9 @@ def _put_shrunk(source: Node, value: Node, args: Any) -> Node:
     return _inside(source, value, lambda x: graph.pad(x, widths))
 
 
-def _put_flipped(_: Node, value: Node, args: Any) -> Node:
+def _put_flipped(source: Node, value: Node, args: Any) -> Node:
     """FLIP -> FLIP"""
+    del source
     return graph.flip(value, args[0])
 
 
@@ -398,8 +400,9 @@ def _inside(source: Node, value: Node, laid: Callable[[Node], Node]) -> Node:
     return ew.where(mask, laid(value), source)
 
 
-def _put_all(_: Node, value: Node, __: Any) -> Node:
+def _put_all(source: Node, value: Node, _: Any) -> Node:
     """The value"""
+    del source
     return value
 
 

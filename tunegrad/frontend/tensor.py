@@ -307,10 +307,10 @@ class Tensor(handle.Handle):
         values = self.__array__(copy=False) if options.get("copy") is False else self.numpy()
         if self.dtype != dtypes.BF16:
             return cast("Any", values).__dlpack__(**options)
-        from tunegrad.devices.dlpack import as_bf16
+        from tunegrad.devices import dlpack
 
         options.pop("max_version", None)
-        return as_bf16(cast("Any", values).__dlpack__(**options))
+        return dlpack.as_bf16(cast("Any", values).__dlpack__(**options))
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The CPU, in DLPack's words."""

@@ -133,15 +133,15 @@ def read_safetensors(path: Path) -> dict[str, Array]:
     Raises:
         WeightsError: no such file, not a safetensors file, or a dtype numpy does not have.
     """
-    from tunegrad.runtime.mapped import MappedFileError, UnknownKindError, map_arrays
+    from tunegrad.runtime import mapped
 
     try:
-        arrays, _, kinds = map_arrays(path)
+        arrays, _, kinds = mapped.map_arrays(path)
     except OSError as error:
         raise WeightsError(f"weights file {path}: {error.strerror or error}") from None
-    except UnknownKindError as error:
+    except mapped.UnknownKindError as error:
         raise WeightsError(f"weights file {path}: {error}") from None
-    except MappedFileError as error:
+    except mapped.MappedFileError as error:
         raise WeightsError(f"weights file {path} is not a safetensors file: {error}") from None
     return {n: bf16_values(a) if kinds[n] == "BF16" else a for n, a in arrays.items()}
 

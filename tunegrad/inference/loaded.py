@@ -20,8 +20,16 @@ from tunegrad.ir.graph import Node
 from tunegrad.ir.interpret.numeric import to_compute
 from tunegrad.ir.rewrites import Guard
 from tunegrad.lazy import dataclass
-from tunegrad.runtime import Argument, Code, Constants, Donated, Runner, Runners, Signature
-from tunegrad.runtime.plan import needed_bytes
+from tunegrad.runtime import (
+    Argument,
+    Code,
+    Constants,
+    Donated,
+    Runner,
+    Runners,
+    Signature,
+    needed_bytes,
+)
 
 if TYPE_CHECKING:
     from tunegrad import config, reports
@@ -488,7 +496,7 @@ class LoadedModel:
 
     def _drawn(self, seed: int) -> dict[str, Array]:
         from tunegrad.devices import Parameter
-        from tunegrad.devices.verifying.inputs import draw
+        from tunegrad.devices.verifying import draw
 
         rng = np.random.default_rng(seed)
         bounds = {self._plan.buffers[at].name: n for at, n in self._plan.indexed().items()}

@@ -35,7 +35,7 @@ from tunegrad.inference.loading import (
 )
 
 if TYPE_CHECKING:
-    from tunegrad.devices.dlpack import Imported
+    from tunegrad.devices import dlpack
 
 Array = NDArray[Any]
 _LINE = 64
@@ -97,7 +97,9 @@ class TrainStep:
         self._state = {name: _aligned(value) for name, value in state.items()}
         self._rows: Mapping[str, tuple[str, ...]] = {}
         self._whole: dict[str, Array] = {}
-        self._there: dict[int, tuple[Array, Imported]] = {}  # by id: old arrays, their new values
+        self._there: dict[
+            int, tuple[Array, dlpack.Imported]
+        ] = {}  # by id: old arrays, their new values
         self._defined = True
         self._programs: dict[Any, tuple[StepModel, LoadedModel]] = {}
         self._batch: tuple[InputSpec, ...] = ()
@@ -169,7 +171,9 @@ class TrainStep:
             self._rows = made.rows
         return [self._whole[n] if n in made.rows else self._state[n] for n in made.reads]
 
-    def _resident(self, program: LoadedModel, held: Sequence[Array]) -> list[Array | Imported]:
+    def _resident(
+        self, program: LoadedModel, held: Sequence[Array]
+    ) -> list[Array | dlpack.Imported]:
         """States as they lie on a device with memory of its own, where they stay between steps;
         single numbers lie here.
         """
@@ -258,13 +262,13 @@ class TrainStep:
         has it; ``load`` gives it back. Raises WeightsError where it can not be written, and
         TypeError for what JSON has not.
         """
-        from tunegrad.runtime.mapped import write_arrays
+        from tunegrad.runtime import mapped
 
         self._check_defined()
         self._fetch()
         about = {"kind": _KIND, **self._made(), "more": json.dumps(dict(more or {}))}
         try:
-            write_arrays(Path(path), self._state, about)
+            mapped.write_arrays(Path(path), self._state, about)
         except OSError as error:
             raise WeightsError(f"state file {path}: {error.strerror or error}") from None
 
@@ -276,22 +280,22 @@ class TrainStep:
         Raises WeightsError for a file that is none, is damaged, or is of another model, kind of
         optimiser or ``accumulate``.
         """
-        from tunegrad.runtime.mapped import MappedFileError, check_digest, map_arrays
+        from tunegrad.runtime import mapped
 
         try:
-            arrays, about, _ = map_arrays(Path(path))
+            arrays, about, _ = mapped.map_arrays(Path(path))
             if about.get("kind") != _KIND:
                 raise WeightsError(
                     f"state file {path}: it is no state of training; weights go to TrainStep(..., "
                     "weights=)"
                 )
-            check_digest(Path(path))
+            mapped.check_digest(Path(path))
             more: dict[str, Any] = json.loads(about.get("more", "{}"))
         except OSError as error:
             raise WeightsError(f"state file {path}: {error.strerror or error}") from None
         except (json.JSONDecodeError, RecursionError) as error:
             raise WeightsError(f"state file {path}: its more is no JSON: {error}") from None
-        except MappedFileError as error:
+        except mapped.MappedFileError as error:
             raise WeightsError(f"state file {path}: {error}") from None
         for name, mine in self._made().items():
             if about.get(name) != mine:

@@ -24,9 +24,10 @@ from .report import (
 )
 from .settings import SweepSettings, load_sweep
 from .sweep import bless, regress
+from .verdict import Judged, judge_nights
 
 __all__ = [
     "Accepted", "Alert", "BetweenReport", "CompareReport", "CompareRow", "Failed", "Finding",
-    "SeriesRow", "Step", "SweepReport", "SweepSettings", "between", "bless", "compare",
-    "load_sweep", "regress",
+    "Judged", "SeriesRow", "Step", "SweepReport", "SweepSettings", "between", "bless",
+    "compare", "judge_nights", "load_sweep", "regress",
 ]  # fmt: skip

@@ -328,8 +328,8 @@ def regress(
     spent on what got slower, and ``display`` shows that. Raises UserError for a store that can not
     be used, and on a busy machine where quiet is required.
     """
-    from tunegrad.devices.processes.isolated import start_fork_server
-    from tunegrad.tune.sessions import WORKER_MODULES
+    from tunegrad.devices import start_fork_server
+    from tunegrad.tune import WORKER_MODULES
 
     began_s = time.monotonic()
     if not isinstance(settings, SweepSettings):

@@ -17,7 +17,7 @@ from tunegrad.ir.interpret.numeric import bits_of_bf16, to_compute, to_memory
 from tunegrad.lazy import dataclass
 
 if TYPE_CHECKING:
-    from tunegrad.devices.dlpack import Imported
+    from tunegrad.devices import dlpack
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Signature:
         self,
         positional: Sequence[object],
         named: Mapping[str, object],
-        take: Callable[[object], Imported | None] | None = None,
+        take: Callable[[object], dlpack.Imported | None] | None = None,
     ) -> dict[str, Any]:
         """The inputs by name, each an array of exactly the expected shape and dtype.
 
@@ -217,7 +217,7 @@ def _check_each(
     expected: Sequence[Argument],
     positional: Sequence[object],
     named: Mapping[str, object],
-    take: Callable[[object], Imported | None],
+    take: Callable[[object], dlpack.Imported | None],
 ) -> dict[str, Any]:
     signature = f"{owner}({', '.join(map(str, expected))})"
     names = [a.name for a in expected]
@@ -241,7 +241,7 @@ def _check_each(
 
 
 def _checked(
-    signature: str, a: Argument, value: object, take: Callable[[object], Imported | None]
+    signature: str, a: Argument, value: object, take: Callable[[object], dlpack.Imported | None]
 ) -> Any:
     taken = take(value)
     if taken is not None:

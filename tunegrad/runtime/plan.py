@@ -37,8 +37,7 @@ from tunegrad.lazy import dataclass
 from .memory import Constants, Lifetime, plan_memory
 
 if TYPE_CHECKING:
-    from tunegrad.devices import BoundPlan, DirectPlan, Engine
-    from tunegrad.devices.dlpack import Imported, Sharing
+    from tunegrad.devices import BoundPlan, DirectPlan, Engine, dlpack
     from tunegrad.ir.layout import Pack
     from tunegrad.ir.rewrites import Guard
 
@@ -261,7 +260,7 @@ class Runner:
         )
 
     def run_on_device(
-        self, given: Mapping[str, Array | Imported], engine: Sharing
+        self, given: Mapping[str, Array | dlpack.Imported], engine: dlpack.Sharing
     ) -> tuple[Any, ...]:
         """The outputs as memory of the device that nothing else refers to; inputs that lie there
         are used where they lie, others are copied to it. New values of inputs are outputs as all
@@ -455,7 +454,7 @@ class Runner:
                 else:
                     rest.point(step - cut, place, part)
 
-    def _lend_input(self, b: Buffer, array: Array | Imported) -> Any:
+    def _lend_input(self, b: Buffer, array: Array | dlpack.Imported) -> Any:
         """Let kernels read the caller's memory where they can, else a copy; what they read."""
         if not isinstance(array, np.ndarray):
             memory = array.memory

@@ -18,9 +18,16 @@ from tunegrad.tune.questions import (
     show,
     time_schedule,
 )
-from tunegrad.tune.sessions import compile_models, tune, tune_callable, tune_models
+from tunegrad.tune.sessions import (
+    WORKER_MODULES,
+    compile_models,
+    tune,
+    tune_callable,
+    tune_models,
+)
 
 __all__ = [
-    "EXPLAIN_BUDGET_S", "compile_models", "doctor", "explain", "explain_form", "explain_trace",
-    "show", "time_schedule", "tune", "tune_callable", "tune_models", "workload_of_model",
+    "EXPLAIN_BUDGET_S", "WORKER_MODULES", "compile_models", "doctor", "explain", "explain_form",
+    "explain_trace", "show", "time_schedule", "tune", "tune_callable", "tune_models",
+    "workload_of_model",
 ]  # fmt: skip

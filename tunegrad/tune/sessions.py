@@ -58,7 +58,7 @@ def _tuned(
     settings: TuneSettings, work: Callable[[], Workload], observers: Sequence[Observer]
 ) -> TuneReport:
     """Tune what no name stands for; in the store it goes by its kernels."""
-    from tunegrad.devices.processes.isolated import start_fork_server
+    from tunegrad.devices import start_fork_server
 
     check_observers(observers)
     _check_places(settings)
@@ -86,7 +86,7 @@ def tune_models(
     it. Of kernels whose keys are not among ``only``, where it has some of the models', nothing but
     the default schedules is measured.
     """
-    from tunegrad.devices.processes.isolated import start_fork_server
+    from tunegrad.devices import start_fork_server
 
     began_s = time.monotonic() if began_s is None else began_s
     check_observers(observers)

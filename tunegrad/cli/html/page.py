@@ -22,8 +22,8 @@ from tunegrad.cli.tables import (
     words,
 )
 from tunegrad.db import Contents, machine_id
+from tunegrad.regress import Judged, judge_nights
 from tunegrad.regress import nights as history
-from tunegrad.regress.verdict import Judged, judge_nights
 from tunegrad.tuning import Judgement
 
 from . import sections

@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol
 from tunegrad.compiling import HOOKS
 from tunegrad.config import Numerics
 from tunegrad.devices import Device, DeviceMeasurer, Hooks, Limits, MachineLimits
-from tunegrad.devices.verifying.dataset import load_hook
+from tunegrad.devices.verifying import load_hook
 from tunegrad.errors import CandidateFailure, InternalError
 from tunegrad.ir.kernel import Kernel
 from tunegrad.opts import Schedule

@@ -17,9 +17,15 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from tunegrad.compiling import Payload
-from tunegrad.devices import Candidate, CompiledCandidate, Device, Limits
-from tunegrad.devices.processes.channel import Died, TimedOut
-from tunegrad.devices.processes.isolated import IsolatedWorker
+from tunegrad.devices import (
+    Candidate,
+    CompiledCandidate,
+    Device,
+    Died,
+    IsolatedWorker,
+    Limits,
+    TimedOut,
+)
 from tunegrad.errors import (
     CandidateCrashed,
     CandidateTimeout,

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.devices.processes.channel import Ending, Finished
+from tunegrad.devices import Ending, Finished
 from tunegrad.errors import WrongResult
 from tunegrad.ir.dtypes import DType
 from tunegrad.ir.expr import Op

@@ -17,7 +17,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -26,7 +25,7 @@ from numpy.typing import NDArray
 
 from tunegrad.devices import Code as Loaded
 from tunegrad.devices import CompiledCandidate, Device, Parameter
-from tunegrad.devices.verifying.inputs import draw
+from tunegrad.devices.verifying import draw
 from tunegrad.errors import CompileFailure, InternalError
 from tunegrad.ir.dtypes import BF16, DTYPES, DType
 from tunegrad.ir.fusion import LaunchPlan
@@ -256,17 +255,12 @@ class _Shelf:
         constants = Constants(self._engine, untouched=True)
         codes = {key: self._linked(program) for key, program in order.programs}
         runner = Runner(replace(plan, buffers=buffers), codes, self._engine, constants)
-        return _Held(runner, _sets(order.inputs))
+        return _Held(runner, tuple(drawn(order.inputs, i) for i in range(SETS)))
 
     def _linked(self, program: str) -> Code:
         compiled, loaded = self._code[program]
         names = tuple(p.name for p in compiled.io.params)
         return Code(loaded, names, compiled.io.packs, compiled.scratch_bytes, compiled.io.unread)
-
-
-@lru_cache(maxsize=2)  # a step's are its state: each model would draw and hold it
-def _sets(inputs: tuple[Argument, ...]) -> tuple[dict[str, Array], ...]:
-    return tuple(drawn(inputs, i) for i in range(SETS))
 
 
 _shelf: _Shelf | None = None
