@@ -18,6 +18,7 @@ from memory of the plan's own.
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -163,27 +164,31 @@ class Runner:
         return checked
 
     def at_addresses(self, names: Sequence[str]) -> Callable[[Sequence[int]], None] | None:
-        """``run`` as a function of addresses: of the inputs in the order of ``names``, then of the
-        outputs but new values of inputs; None where kernels do not use such memory, or there is
-        more to a run than its launches and guards after them.
+        """``run`` as a function of addresses: of the inputs in the order of ``names``, which may be
+        more than are read, then of the outputs but new values of inputs; None where kernels do not
+        use such memory, or there is more to a run than its launches, guards after them, and copies
+        of outputs that are another one as well.
         """
         by_name = {b.name: b for b in self._inputs}
-        plain = by_name.keys() == set(names) and self._distinct == self._written
+        plain = by_name.keys() <= set(names) and len(self._written) == len(self._outputs)
         outside = {b.id for b in self._outputs} & {b.id for _, b in self._guards}
         if not plain or outside or not _is_direct(self._plan):
             return None
-        if self._over and self._guards:
+        several = len(self._distinct) != len(self._outputs)
+        if self._over and (self._guards or several):
             return None
         over = {source.id: out for out, source in self._over.items()}
         touched = [
-            [*self._places.get(b.id, ()), *self._places.get(over.get(b.id, -1), ())]
-            for b in (*(by_name[n] for n in names), *self._outputs)
-            if b.id not in self._over
+            [*self._places.get(b.id, ()), *self._places.get(over.get(b.id, -1), ())] if b else []
+            for b in (*map(by_name.get, names), *self._distinct)
+            if b is None or b.id not in self._over
         ]
         places = [
             [(step, at, 0 if b.base is None else b.start) for step, at, b in of] for of in touched
         ]
         run = self._plan.at_addresses(self._lock, places)
+        if several:
+            run = _copying(run, len(names), self._outputs)
         if not self._guards:
             return run
 
@@ -505,6 +510,24 @@ class Runner:
         if memory is None:
             memory = self._own[b.id] = self._engine.allocate(b.nbytes)
         return memory
+
+
+def _copying(
+    run: Callable[[Sequence[int]], None], inputs: int, outputs: Sequence[Buffer]
+) -> Callable[[Sequence[int]], None]:
+    """A run at the addresses of so many inputs, and of outputs of which some are one buffer: that
+    is computed once and copied.
+    """
+    first = {b.id: i for i, b in reversed([*enumerate(outputs, inputs)])}
+    distinct = [*range(inputs), *sorted(first.values())]
+    copies = [(i, first[b.id], b.nbytes) for i, b in enumerate(outputs, inputs) if first[b.id] != i]
+
+    def ran(addresses: Sequence[int]) -> None:
+        run([addresses[i] for i in distinct])
+        for to, source, nbytes in copies:
+            ctypes.memmove(addresses[to], addresses[source], nbytes)
+
+    return ran
 
 
 def _is_direct(plan: BoundPlan) -> TypeGuard[DirectPlan]:
