@@ -189,11 +189,14 @@ class DirectPlan(Protocol):
         """
 
     def at_addresses(
-        self, lock: ForkSafeLock, places: Sequence[Sequence[tuple[int, int, int]]]
+        self,
+        lock: ForkSafeLock,
+        places: Sequence[Sequence[tuple[int, int, int]]],
+        copies: Sequence[tuple[int, int, int]] = (),
     ) -> Callable[[Sequence[int]], None]:
         """A run, under ``lock``, as a function of addresses: those of row-major memory that lies
         there until it returns. Each is an argument of launches, as (launch, argument, bytes from
-        the address).
+        the address). ``copies`` are made behind them, as (address to, address from, bytes).
         """
 
 

@@ -18,7 +18,6 @@ from memory of the plan's own.
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -178,17 +177,19 @@ class Runner:
         if self._over and (self._guards or several):
             return None
         over = {source.id: out for out, source in self._over.items()}
-        touched = [
-            [*self._places.get(b.id, ()), *self._places.get(over.get(b.id, -1), ())] if b else []
-            for b in (*map(by_name.get, names), *self._distinct)
-            if b is None or b.id not in self._over
-        ]
-        places = [
-            [(step, at, 0 if b.base is None else b.start) for step, at, b in of] for of in touched
-        ]
-        run = self._plan.at_addresses(self._lock, places)
-        if several:
-            run = _copying(run, len(names), self._outputs)
+        given = [by_name.get(name) for name in names]
+        made = [b for b in self._outputs if b.id not in self._over]
+        first, copies, places = dict[int, int](), [], list[list[tuple[int, int, int]]]()
+        for i, b in enumerate((*given, *made)):
+            places.append([])
+            if b is None:
+                continue
+            if first.setdefault(b.id, i) != i:
+                copies.append((i, first[b.id], b.nbytes))
+                continue
+            touched = (*self._places.get(b.id, ()), *self._places.get(over.get(b.id, -1), ()))
+            places[i] = [(step, at, 0 if b.base is None else b.start) for step, at, b in touched]
+        run = self._plan.at_addresses(self._lock, places, copies)
         if not self._guards:
             return run
 
@@ -510,24 +511,6 @@ class Runner:
         if memory is None:
             memory = self._own[b.id] = self._engine.allocate(b.nbytes)
         return memory
-
-
-def _copying(
-    run: Callable[[Sequence[int]], None], inputs: int, outputs: Sequence[Buffer]
-) -> Callable[[Sequence[int]], None]:
-    """A run at the addresses of so many inputs, and of outputs of which some are one buffer: that
-    is computed once and copied.
-    """
-    first = {b.id: i for i, b in reversed([*enumerate(outputs, inputs)])}
-    distinct = [*range(inputs), *sorted(first.values())]
-    copies = [(i, first[b.id], b.nbytes) for i, b in enumerate(outputs, inputs) if first[b.id] != i]
-
-    def ran(addresses: Sequence[int]) -> None:
-        run([addresses[i] for i in distinct])
-        for to, source, nbytes in copies:
-            ctypes.memmove(addresses[to], addresses[source], nbytes)
-
-    return ran
 
 
 def _is_direct(plan: BoundPlan) -> TypeGuard[DirectPlan]:

@@ -177,7 +177,10 @@ class _Plan:
         return launch if addressed else call
 
     def at_addresses(
-        self, lock: ForkSafeLock, places: Sequence[Sequence[tuple[int, int, int]]]
+        self,
+        lock: ForkSafeLock,
+        places: Sequence[Sequence[tuple[int, int, int]]],
+        copies: Sequence[tuple[int, int, int]] = (),
     ) -> Callable[[Sequence[int]], None]:
         entries = [
             (n, self.launches[step].table.words, entry, start)
@@ -191,6 +194,8 @@ class _Plan:
                 for n, words, entry, start in entries:
                     words[entry] = addresses[n] + start
                 run()
+                for to, source, nbytes in copies:
+                    ctypes.memmove(addresses[to], addresses[source], nbytes)
 
         return call
 
