@@ -45,9 +45,13 @@ def rng(fuzzer: str, case: int) -> random.Random:
     return random.Random(f"{seed()} {fuzzer} {case}")
 
 
-def count(default: int) -> int:
-    """Return how many cases a fuzzer draws: its default times ``TUNEGRAD_FUZZ``, one at least."""
-    return max(1, round(default * float(os.environ.get(_TIMES, "1"))))
+def count(default: int, most: int | None = None) -> int:
+    """Return how many cases a fuzzer draws: its default times ``TUNEGRAD_FUZZ``, one at least.
+
+    ``most`` bounds what is drawn beside the programs that a run is asked for.
+    """
+    drawn = max(1, round(default * float(os.environ.get(_TIMES, "1"))))
+    return drawn if most is None else min(drawn, most)
 
 
 def _tree() -> str:

@@ -40,7 +40,7 @@ def test_programs_agree_as_compiled_functions_and_as_they_are_computed_eagerly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also the second time, when the forms of results are known, and no graph is made of them."""
-    for case in range(fuzzing.count(4)):
+    for case in range(fuzzing.count(4, most=60)):
         monkeypatch.setattr(tracing, "_leaves", [False])
         rng = fuzzing.rng("api doors", case)
         program = drawn(rng, 5, Counter())
@@ -58,7 +58,7 @@ def test_programs_agree_as_compiled_functions_and_as_they_are_computed_eagerly(
 
 def test_histories_of_known_forms_are_those_of_graphs() -> None:
     """Writes, views and second names between calls of one form, and conditions around them."""
-    api_fuzzer.check_histories(fuzzing.count(6))
+    api_fuzzer.check_histories(fuzzing.count(6, most=90))
 
 
 def test_history_whose_conditions_reach_other_results_is_found(
@@ -76,7 +76,7 @@ def test_results_of_known_forms_are_those_of_graphs(monkeypatch: pytest.MonkeyPa
     """To the bit, of other values and numbers, and whichever of the operands are one array."""
     monkeypatch.setattr(tracing, "_leaves", [False])
     known = 0
-    for case in range(fuzzing.count(12)):
+    for case in range(fuzzing.count(12, most=180)):
         rng = fuzzing.rng("known forms", case)
         steps = [(rng.choice(_KNOWN), rng.random()) for _ in range(rng.randint(1, 4))]
         shape = (rng.randint(1, 4), rng.randint(1, 9))
