@@ -122,3 +122,10 @@ def test_padding_takes_one_tensor():
     assert layer(x=x).shape == (1, 1, 4, 5)
     with pytest.raises(TypeError, match="positional argument"):
         layer(x, x)
+
+
+def test_recurrence_of_more_steps_than_are_unrolled_is_refused():
+    layer = nn.GRU(3, 2, num_layers=2)
+    layer.load()
+    with pytest.raises(ShapeError, match=r"gru: 2049 steps in 2 layers.* unrolled, 4096 at most"):
+        layer(Tensor(np.zeros((2049, 1, 3), np.float32)))

@@ -245,7 +245,7 @@ ENDLESS: dict[str, tuple[list[Any], dict[str, Any], str]] = {
         [helper.make_node("Expand", ["x", "s"], ["e"]),
          *_one("RNN", "e", "r", "h", hidden_size=1)],
         {"s": LARGE, "r": np.ones((1, 1, 3), "f4"), "h": np.ones((1, 1, 1), "f4")},
-        "1099511627776 steps; 20000",
+        "1099511627776 steps in 1 directions; 4096",
     ),
     "a batch": (
         _one("GatherND", "x", "i", batch_dims=-(1 << 62)), {"i": np.zeros((2, 2), "i8")},

@@ -56,6 +56,12 @@ STEPS = {"rnn": (_rnn, 1, 1), "lstm": (_lstm, 4, 2), "gru": (_gru, 3, 1)}
 """Step of a state, number of its gates, and number of its tensors."""
 
 
+UNROLLED_STEPS = 4096
+"""Steps of all layers and directions of a recurrence. An LSTM of 500, 1,000 and 2,000 is planned in
+4, 11 and 33 s of a Zen 5's core: this many take a minute or two.
+"""
+
+
 def _weights(gates: int, size: int, hidden: int, bias: bool) -> list[Parameter | None]:
     spread = hidden**-0.5
     shapes: list[tuple[int, ...]] = [(gates * hidden, size), (gates * hidden, hidden)]
@@ -71,8 +77,16 @@ def layers(
     """Layers over (L, N, input_size), each in one or two directions: the outputs, and the last
     states; ``state`` and ``weights`` have one row for each layer and direction. ``dropout`` is of
     what each layer but the last one gives.
+
+    Raises ShapeError for more than ``UNROLLED_STEPS``.
     """
     step, _, count = STEPS[kind]
+    if len(weights) * x.shape[0] > UNROLLED_STEPS:
+        raise ShapeError(
+            f"{kind}: {x.shape[0]} steps in {len(weights)} layers and directions; steps are "
+            f"unrolled, {UNROLLED_STEPS} at most: give a sequence in parts, each with the last "
+            "state of the one before it"
+        )
     ends: list[State] = []
     for first in range(0, len(weights), directions):
         outputs = []

@@ -279,9 +279,7 @@ FOLDED_BYTES = 1 << 30
 """Values known when a model is loaded are computed then, up to arrays of this size."""
 
 UNROLLED_NODES = 20_000
-"""Nodes of all bodies of a model, once for each step that they take; steps of a recurrent network,
-and parts of a sequence.
-"""
+"""Nodes of all bodies of a model, once for each step that they take, and parts of a sequence."""
 
 
 class TensorList(tuple[Tensor | Known, ...]):

@@ -17,7 +17,7 @@ import numpy as np
 from ..functions import einsum, stack, where
 from ..tensor import Tensor
 from .images import convolution
-from .node import UNROLLED_NODES, NodeView, Value, defined
+from .node import NodeView, Value, defined
 
 
 def _gemm(n: NodeView) -> Tensor:
@@ -357,8 +357,10 @@ def recurrent(n: NodeView, seen: _Curve = lambda x: x) -> tuple[Tensor, ...]:
     x, ways, lengths = n(0), _WAYS[n.get("direction", "forward")], n.tensor(4)
     late = bool(n.get("layout", 0))
     x = x.transpose(0, 1) if late else x
-    if x.shape[0] > UNROLLED_NODES:
-        raise n.error(f"{x.shape[0]} steps; {UNROLLED_NODES} are there at most")
+    from ..nn.sequences import UNROLLED_STEPS  # most files have no recurrence
+
+    if len(ways) * x.shape[0] > UNROLLED_STEPS:
+        raise n.error(f"{x.shape[0]} steps in {len(ways)} directions; {UNROLLED_STEPS} at most")
     found = [_one_way(n, _turned(x, way, lengths), i, lengths, seen) for i, way in enumerate(ways)]
     kept = [_turned(y, way, lengths) for (y, _, _), way in zip(found, ways, strict=True)]
     y, h = stack(kept, 1), stack([h for _, h, _ in found], 0)
