@@ -99,6 +99,25 @@ def settled(
     return choose_cuts(FUSION, context, deadline_s)
 
 
+def test_edges_are_looked_at_while_there_is_time(store: Store) -> None:
+    target = host_target(THREADS)
+    context = PlanContext(target, here(), store, "s1", "contract", track_of(never), lambda _: None)
+    cuts = plans._Cuts(FUSION, context)
+    assert cuts.open_regions()
+    assert cuts.open_regions(monotonic() - 1.0) == []
+
+
+def test_no_edge_is_looked_at_where_inputs_alone_take_longer(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step of training has its state among them."""
+    monkeypatch.setattr(plans, "_Cuts", never)
+    context = PlanContext(
+        host_target(THREADS), here(), store, "s1", "contract", track_of(never), lambda _: None, 1e9
+    )
+    assert choose_cuts(FUSION, context, monotonic() + 60.0) == frozenset()
+
+
 @pytest.mark.parametrize("name", ["store_exp", "store_reduce", "store_recip"])
 def test_the_fastest_measured_plan_is_picked(store: Store, name: str) -> None:
     best = by_name(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf, prod
+from time import monotonic
 
 from tunegrad.devices import CONTENDING
 from tunegrad.ir.fusion import LAST, Alternative, Alternatives, Edge, Fusion, Images, LaunchPlan
@@ -80,7 +81,7 @@ def choose_cuts(fusion: Fusion, context: PlanContext, deadline_s: float = inf) -
     """
     if context.fits((fusion.as_run(),) * 2, deadline_s):
         cuts = _Cuts(fusion, context)
-        for region in cuts.open_regions():
+        for region in cuts.open_regions(0.5 * (monotonic() + deadline_s)):
             cuts.decide(region, deadline_s)
     return stored_toggles(fusion, context.here, context.store, context.target)
 
@@ -106,15 +107,18 @@ class _Cuts:
         won = [e for e in self.edges if e.key in self.here and self._stored(e)]
         self.chosen = self.alternatives.toggles(won)
 
-    def open_regions(self) -> list[list[Alternative]]:
-        """The open alternatives of regions that can win, by region, the most hopeful first."""
+    def open_regions(self, until_s: float = inf) -> list[list[Alternative]]:
+        """The open alternatives of regions that can win, by region, the most hopeful first; of what
+        a file does not claim those that are looked at in time: each is a draft of all launches.
+        """
         hopes: dict[str, list[tuple[float, Alternative]]] = {}
         least_s = LEAST_EFFECT * self._expected_s(
             [x.kernel for x in self.alternatives.every_launch()]
         )
         for edge in self.edges:
             claimed = self._stored(edge)
-            if edge.key in self.here or not (claimed or self._fits(edge)):
+            late = monotonic() > until_s
+            if edge.key in self.here or not (claimed or (not late and self._fits(edge))):
                 continue
             found = self.alternatives.alternative(edge)
             if found is None:

@@ -24,7 +24,7 @@ from tunegrad.planning import pick_variants, picked, stored_images, stored_toggl
 from ..budget import LEAST_S
 from ..interrupt import OutOfTimeError
 from ..models import WholeModel
-from ..race import Blamed, ModelTrack, most_at_once
+from ..race import Blamed, ModelTrack, data_s, most_at_once
 from ..state import Context
 from ..workload import Workload, cut_as_stored, with_images, with_plan, with_toggles, with_variants
 from .cut import choose_cuts, choose_images
@@ -118,7 +118,9 @@ class PlanDecisions:
 
             return ModelTrack(c.models.bench, made, places, blamed, most_at_once(work))
 
-        return PlanContext(c.target, c.here, c.store, c.session, c.numerics, track, c.tell)
+        return PlanContext(
+            c.target, c.here, c.store, c.session, c.numerics, track, c.tell, data_s(work)
+        )
 
     def _tried(self, settle: Callable[[], _T], known: Callable[[], _T]) -> _T:
         """Return what measuring settles; what is known where a bound or deadline stops that."""

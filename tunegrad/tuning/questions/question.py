@@ -163,6 +163,8 @@ class PlanContext:
     numerics: Numerics
     track: PlanTrack
     tell: Callable[[Event], None]
+    data_s: float = 0.0
+    """Seconds that inputs and outputs take once, beside the runs."""
 
     def decided(self, question: PlanQuestion, deadline_s: float) -> str | None:
         """The name of the plan that runs from now on; None where none could be measured.
@@ -194,7 +196,7 @@ class PlanContext:
 
     def fits(self, both: tuple[LaunchPlan, LaunchPlan], deadline_s: float) -> bool:
         """True when the least race of two plans is expected to end in time."""
-        return monotonic() + least_s(sum(map(self.expected_s, both))) <= deadline_s
+        return monotonic() + least_s(sum(map(self.expected_s, both)), self.data_s) <= deadline_s
 
     def expected_s(self, plan: LaunchPlan) -> float:
         """Seconds that a model of the machine expects a plan to take."""
