@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )  # fmt: skip
     from .settings import (
         DEFAULT_BUDGET_S, check_dtype, check_names, check_numerics, check_searcher, check_settings,
-        labelled, parse_budget, parse_duration, resolve_settings,
+        parse_budget, parse_duration, resolve_settings,
     )  # fmt: skip
     from .tables import check_keys, convert_table, nearest, read_toml
     from .values import (
@@ -50,7 +50,7 @@ else:
         ),
         "settings": (
             "DEFAULT_BUDGET_S check_dtype check_names check_numerics check_searcher "
-            "check_settings labelled parse_budget parse_duration resolve_settings"
+            "check_settings parse_budget parse_duration resolve_settings"
         ),
         "tables": "check_keys convert_table nearest read_toml",
         "values": (

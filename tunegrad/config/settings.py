@@ -211,11 +211,6 @@ def check_dtype(dtype: str) -> ModelDtype:
     raise ConfigError(f"dtype {dtype!r} is unknown; valid: {', '.join(get_args(AskedDtype))}")
 
 
-def labelled(name: str, dtype: ModelDtype) -> str:
-    """A model's name in reports and in the store: ``resnet18``, or ``resnet18 bf16``."""
-    return name if dtype == "f32" else f"{name} {dtype}"
-
-
 def _first(*choices: Any) -> Any:
     """The first choice that is not None, or None."""
     return next((choice for choice in choices if choice is not None), None)

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Literal, TypedDict, Unpack, get_args
 
 from numpy.typing import ArrayLike
 
-from tunegrad import compiling, config, devices
-from tunegrad.errors import CandidateFailure, ConfigError, DeviceError, ModelError
+from tunegrad import compiling, config, devices, errors
 from tunegrad.inference.choosing import Choice, OnMiss, compiled_choice, engine_of, process_compiler
 from tunegrad.inference.loaded import LoadedModel, Origin
-from tunegrad.ir import fusion
+from tunegrad.ir import dtypes, fusion
 from tunegrad.ir.graph import Node
 from tunegrad.ir.rewrites import Guard
 from tunegrad.ir.target import Target
@@ -171,9 +170,11 @@ def _in_bytes(model: str | Model | Example, store: StorePath) -> config.ModelSpe
     from tunegrad import config
 
     if not isinstance(model, str):
-        raise ConfigError("dtype 'int8' of a Model: tg.quantize(model, batches) makes one in bytes")
+        raise errors.ConfigError(
+            "dtype 'int8' of a Model: tg.quantize(model, batches) makes one in bytes"
+        )
     if store is not None and not store:
-        raise ConfigError(
+        raise errors.ConfigError(
             f"dtype 'int8' of {model}: its calibration lies beside a store, and there is none; "
             f"give the file NAME{config.CALIBRATED} as the model"
         )
@@ -188,7 +189,7 @@ def resolved(
     try:
         from tunegrad.frontend import Model, as_model, model_of_spec
     except ModuleNotFoundError as error:  # this is tunegrad-serve
-        raise ModelError(
+        raise errors.ModelError(
             f"model {model!r:.80}: tunegrad-serve runs .plan files alone: pip install tunegrad in "
             "its place"
         ) from error
@@ -196,7 +197,7 @@ def resolved(
     if isinstance(model, Model | tuple):
         return as_model(model), threads, "f32" if dtype is None else dtype
     if not isinstance(model, str):
-        raise ModelError(
+        raise errors.ModelError(
             f"model {model!r:.80} is a {type(model).__name__}; it must be a name, a TOML file, "
             "'package.module:function', a Model, or a pair (function or torch.nn.Module, "
             "[examples]); compile(function, *examples) takes functions"
@@ -223,7 +224,9 @@ def load_model(
     config.check_numerics(numerics)
     config.check_dtype(dtype)
     if on_miss not in get_args(OnMiss):
-        raise ConfigError(f"on_miss {on_miss!r} is unknown; valid: {', '.join(get_args(OnMiss))}")
+        raise errors.ConfigError(
+            f"on_miss {on_miss!r} is unknown; valid: {', '.join(get_args(OnMiss))}"
+        )
     opened = devices.open(
         how.device, config.allowed_threads() if how.threads is None else how.threads
     )
@@ -253,7 +256,7 @@ def load_model(
     arguments = [Argument.of(i) for i in model.inputs]
     again = partial(_again, model, weights, seed, opened.target, how, decided)
     loaded = LoadedModel(
-        config.labelled(model.name, dtype), arguments, kept.plan, chosen, engine,
+        dtypes.labelled(model.name, dtype), arguments, kept.plan, chosen, engine,
         Origin(place, dtype, planned=again, guards=kept.guards, changed=changed),
     )  # fmt: skip
     if model.first_call is not None:
@@ -430,13 +433,13 @@ def _opened_model(
     }
     for name, (value, has) in asked.items():
         if value not in (None, has):
-            raise ConfigError(f"{name} {value!r}: model file {path} was saved with {has}")
+            raise errors.ConfigError(f"{name} {value!r}: model file {path} was saved with {has}")
     opened = devices.open(saved.device, saved.threads)
     needed = {f for f in features if f.startswith("+")}
     missing = sorted(needed - set(opened.target.features))
     if missing or (not features and arch != opened.target.arch):
         lacks = f" without {', '.join(missing[:4])}" if missing else ""
-        raise DeviceError(
+        raise errors.DeviceError(
             f"model file {path} is for {arch}; this machine is {opened.target.arch}{lacks}: load "
             "the model here, and save it again"
         )
@@ -457,8 +460,10 @@ def _opened_model(
         try:
             with devices.linked_as(k.kernel.name):
                 loaded = engine.load(lowered, k.image)
-        except CandidateFailure as error:
-            raise ModelError(f"model file {path}: its code does not load here: {error}") from error
+        except errors.CandidateFailure as error:
+            raise errors.ModelError(
+                f"model file {path}: its code does not load here: {error}"
+            ) from error
         choice = Choice(k.kernel, k.outcome, k.actions, None, k.differs)
         chosen[key] = choice, compiling.code_of(lowered, loaded)
     return LoadedModel(

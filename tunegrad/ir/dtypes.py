@@ -208,3 +208,8 @@ def promote(a: DType, b: DType) -> DType:
     if unsigned == U64:
         raise DTypeError(f"no integer type holds both u64 and {signed}; cast one to the other")
     return next(t for t in (I16, I32, I64) if t.bits > unsigned.bits)
+
+
+def labelled(name: str, dtype: str) -> str:
+    """A model's name in reports and in the store: ``resnet18``, or ``resnet18 bf16``."""
+    return name if dtype == "f32" else f"{name} {dtype}"

@@ -18,11 +18,12 @@ from pathlib import Path
 import msgspec
 
 from tunegrad.compiling import HOOKS
-from tunegrad.config import TuneSettings, labelled, resolve_settings
+from tunegrad.config import TuneSettings, resolve_settings
 from tunegrad.db import Latency, Properties, Store, check_store, clean_text, open_store
 from tunegrad.devices import Hooks
 from tunegrad.errors import CandidateFailure, ConfigError, UserError
 from tunegrad.events import Observer
+from tunegrad.ir.dtypes import labelled
 from tunegrad.tuning import Interrupt, machine_state, revision, versions
 from tunegrad.version import __version__
 

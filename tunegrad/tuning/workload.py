@@ -13,9 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from tunegrad import devices
-from tunegrad.config import ModelDtype, ModelSpec, Numerics, labelled
+from tunegrad.config import ModelDtype, ModelSpec, Numerics
 from tunegrad.db import Store
 from tunegrad.frontend import Model, model_of_spec
+from tunegrad.ir.dtypes import labelled
 from tunegrad.ir.fusion import Fusion, Images, LaunchPlan
 from tunegrad.ir.graph import Node
 from tunegrad.ir.kernel import Kernel, key_of
