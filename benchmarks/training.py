@@ -8,6 +8,7 @@
     python -m benchmarks.training --loop --forms fused    with one form of the optimiser: minutes
     python -m benchmarks.training --cpu                   one thread, CPU time: for a busy machine
     python -m benchmarks.training --losses 100            losses, weights and memory beside eager's
+    python -m benchmarks.training resnet18 --gradients 3  of a first step, beside f64: three batches
     python -m benchmarks.training mlp --tune 5m --store s.db    tuned, too, into that store
 
 A step is forward, loss, backward and SGD with momentum. A model is one function of ``F``, which is
@@ -496,6 +497,63 @@ def losses_rows(name: str, steps: int, numerics: Numerics) -> Iterator[str]:
     yield f"  bytes beside the state: ours {held}, PyTorch eager {eagers}: {held / eagers:.3f}"
 
 
+# ---- gradients beside f64
+
+_PEERS: dict[str, tuple[int, str]] = {
+    "one thread": (1, "eager"), "two threads": (2, "eager"), "channels-last": (1, "channels_last"),
+}  # fmt: skip
+
+
+def gradient_rows(name: str, batches: int, numerics: Numerics) -> Iterator[str]:
+    """Each gradient of a first step: the distance from that in f64, ours and PyTorch's, as root
+    mean squares over the gradient's. The median of some batches.
+    """
+    model = MODELS[name]
+    parameters, x, _ = drawn(model)
+    doubled = {n: v.astype(np.float64) for n, v in parameters.items()}
+    off: dict[str, dict[str, list[float]]] = {n: defaultdict(list) for n in parameters}
+    for i in range(batches):
+        x, y = model.batch(np.random.default_rng(1 + i))
+        double = x.astype(np.float64) if x.dtype == np.float32 else x
+        exact = _slopes(model, doubled, double, y, "eager")
+        found = {}
+        for peer, (threads, form) in _PEERS.items():
+            torch.set_num_threads(threads)
+            found[peer] = _slopes(model, parameters, x, y, form)
+        torch.set_num_threads(1)
+        step = our_step(model, parameters, numerics)
+        step(x, y)  # after which the momentum is the gradient
+        state = step.state_dict()
+        found["ours"] = {n: state[f"optimizer.momentum.{n}"] for n in parameters}
+        for peer, slopes in found.items():
+            for n, g in exact.items():
+                size = float(np.linalg.norm(g)) or 1.0
+                off[n][peer].append(float(np.linalg.norm(slopes[n] - g)) / size)
+    yield f"{name}, {len(off)} gradients of a first step, {batches} batches; distances from f64"
+    yield f"  {'':24} {'ours':>14} " + " ".join(f"{peer:>14}" for peer in _PEERS)
+    ratios: dict[str, list[float]] = defaultdict(list)
+    for n, all_of in off.items():
+        middle = {peer: statistics.median(v) for peer, v in all_of.items()}
+        yield f"  {n:24} {middle['ours']:14.1e} " + " ".join(f"{middle[p]:14.1e}" for p in _PEERS)
+        for peer in ("ours", *_PEERS):
+            ratios[peer].append(middle[peer] / max(middle["one thread"], 1e-30))
+    for peer, found_ in ratios.items():
+        mean = math.exp(statistics.mean(math.log(max(r, 1e-30)) for r in found_))
+        yield (
+            f"  {peer:14} beside one thread: geometric mean {mean:.2f}, {min(found_):.2f} to "
+            f"{max(found_):.2f}; above it {sum(r > 1 for r in found_)} of {len(found_)}"
+        )
+
+
+def _slopes(
+    model: Model, parameters: dict[str, Array], x: Array, y: Array, form: str
+) -> dict[str, Array]:
+    """PyTorch's gradients."""
+    held: dict[str, torch.Tensor] = {}
+    theirs(model, parameters, x, y, form, held)()
+    return {n: v.grad.detach().numpy() for n, v in held.items() if v.grad is not None}
+
+
 # ---- PyTorch's loop
 
 
@@ -781,6 +839,9 @@ def main() -> None:
     parser.add_argument(
         "--losses", type=int, default=0, help="so many steps beside PyTorch's: numbers, no times"
     )
+    parser.add_argument(
+        "--gradients", type=int, default=0, help="of a first step on so many batches, beside f64"
+    )
     parser.add_argument("--loop", action="store_true", help="PyTorch's loop through torch.compile")
     parser.add_argument(
         "--forms", default=",".join(_FORMS), help="of the loop's optimiser; fused alone is quick"
@@ -799,6 +860,8 @@ def main() -> None:
             rows = kernel_rows(name, said.cpu)
         elif said.loop:
             rows = loop_rows(name, said)
+        elif said.gradients:
+            rows = gradient_rows(name, said.gradients, said.numerics)
         elif said.losses:
             rows = losses_rows(name, said.losses, said.numerics)
         else:

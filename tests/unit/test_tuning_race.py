@@ -157,6 +157,33 @@ def test_nobody_wins_where_the_whole_becomes_slower() -> None:
     assert found["k"].alternative == "a"
 
 
+def test_one_that_makes_the_whole_slower_does_not_take_the_wins_of_others() -> None:
+    track = Track({"a": 0.5, "b": 0.9}, later={"b": 9.0})
+    assert won(race([choice("k", "a"), choice("l", "b")], track)) == {"k": "a"}
+    assert track.ran[-1] == [{"k": "a"}], "proved again, without the other"
+    assert track.started == 2
+
+
+def test_what_is_proved_wins_beside_a_large_part_that_varies() -> None:
+    """Small gains of small parts: whether the whole's median is above is a toss-up."""
+
+    class Beside(Track):
+        def turns(
+            self, stands: Lineup, lineups: Sequence[Lineup], rounds: int
+        ) -> list[dict[str, Pair]]:
+            found = super().turns(stands, lineups, rounds)
+            return [{**x, TOTAL: tuple([s + rest() for s in t] for t in x[TOTAL])} for x in found]  # type: ignore[misc]
+
+    def rest() -> float:
+        return rng.uniform(90.0, 110.0)
+
+    found = 0
+    for seed in range(20):
+        rng = Random(seed)
+        found += won(race([choice("k", "a")], Beside({"a": 0.9}))) == {"k": "a"}
+    assert found >= 18
+
+
 def test_who_was_far_behind_in_the_search_wins_where_it_is_fastest() -> None:
     track = Track({"s37": 0.7, "s3": 0.8})
     assert won(race([choice("k", *MANY)], track)) == {"k": "s37"}

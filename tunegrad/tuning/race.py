@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from statistics import median
 from time import monotonic
 from typing import Generic, Protocol, TypeVar
 
@@ -290,34 +289,39 @@ class _Race(Generic[A]):
     def _proved(self, leaders: Mapping[str, int]) -> dict[str, Met[A]]:
         """Test those that are ahead, on samples of their own.
 
-        An alternative that makes the whole slower does not win.
+        None of them wins where all together are proved to make the whole slower; then those that
+        were faster each are tested again, without the others.
         """
         found = {key: self._met(key, i, self._samples[key, i], 0) for key, i in leaders.items()}
         least = 1.0 - LEAST_EFFECT
         ahead = {
             key: i for key, i in leaders.items() if fastest_ratio(*self._samples[key, i]) <= least
         }
-        proof: dict[str, tuple[list[float], list[float]]] = {}
-        if ahead:
+        while ahead:
             self._track.fresh()
+            proof, looks = self._proof(ahead)
+            met = {k: self._met(k, ahead[k], proof[k], looks) for k in ahead if k in proof}
+            before, after = proof.get(TOTAL, ((), ()))
+            if not before or not decide(after, before, looks).promoted:
+                return found | met
+            found |= {k: self._met(k, ahead[k], m.samples, 0) for k, m in met.items()}
+            less = {k: ahead[k] for k, m in met.items() if m.won}
+            ahead = less if len(less) < len(ahead) and self._time_for(1, PROOF_TURNS) else {}
+        return found
+
+    def _proof(self, ahead: Mapping[str, int]) -> tuple[dict[str, Pair], int]:
+        """Samples of all of these at once beside what stands, of each and of the whole; and how
+        many looks they may have.
+        """
+        proof: dict[str, tuple[list[float], list[float]]] = {}
         looks, turns = self._looks()
-        for _ in range(looks if ahead else 0):
+        for _ in range(looks):
             (taken,) = self._turns([ahead], turns)
             for key, pair in taken.items():
                 _extend(proof.setdefault(key, ([], [])), pair)
-            found |= {
-                key: self._met(key, i, proof[key], looks)
-                for key, i in ahead.items()
-                if key in taken
-            }
-            if not any(found[key].comparison.undecided for key in ahead):
+            if not any(decide(*proof[key], looks).undecided for key in ahead if key in taken):
                 break
-        slower = TOTAL in proof and median(proof[TOTAL][1]) > median(proof[TOTAL][0])
-        lost = {key for key in ahead if key not in proof}
-        return {
-            key: self._met(key, leaders[key], met.samples, 0) if slower or key in lost else met
-            for key, met in found.items()
-        }
+        return dict(proof), looks
 
     def _looks(self) -> tuple[int, int]:
         """As many looks at a proof as there is time for, and the turns of each, said first."""
