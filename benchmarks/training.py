@@ -512,6 +512,9 @@ def gradient_rows(name: str, batches: int, numerics: Numerics) -> Iterator[str]:
     parameters, x, _ = drawn(model)
     doubled = {n: v.astype(np.float64) for n, v in parameters.items()}
     off: dict[str, dict[str, list[float]]] = {n: defaultdict(list) for n in parameters}
+    torch.set_num_threads(1)
+    step = our_step(model, parameters, numerics)
+    first = step.state_dict()
     for i in range(batches):
         x, y = model.batch(np.random.default_rng(1 + i))
         double = x.astype(np.float64) if x.dtype == np.float32 else x
@@ -520,8 +523,7 @@ def gradient_rows(name: str, batches: int, numerics: Numerics) -> Iterator[str]:
         for peer, (threads, form) in _PEERS.items():
             torch.set_num_threads(threads)
             found[peer] = _slopes(model, parameters, x, y, form)
-        torch.set_num_threads(1)
-        step = our_step(model, parameters, numerics)
+        step.load_state_dict(first)
         step(x, y)  # after which the momentum is the gradient
         state = step.state_dict()
         found["ours"] = {n: state[f"optimizer.momentum.{n}"] for n in parameters}

@@ -326,9 +326,8 @@ def _put_reshaped(source: Node, value: Node, _: Any) -> Node:
     return graph.reshape(value, source.shape)
 
 
-def _put_permuted(source: Node, value: Node, args: Any) -> Node:
+def _put_permuted(_: Node, value: Node, args: Any) -> Node:
     """PERMUTE -> the inverse permutation"""
-    del source
     return graph.permute(value, movement.inverse(args[0]))
 
 
@@ -340,9 +339,8 @@ def _put_shrunk(source: Node, value: Node, args: Any) -> Node:
     return _inside(source, value, lambda x: graph.pad(x, widths))
 
 
-def _put_flipped(source: Node, value: Node, args: Any) -> Node:
+def _put_flipped(_: Node, value: Node, args: Any) -> Node:
     """FLIP -> FLIP"""
-    del source
     return graph.flip(value, args[0])
 
 
@@ -400,9 +398,8 @@ def _inside(source: Node, value: Node, laid: Callable[[Node], Node]) -> Node:
     return ew.where(mask, laid(value), source)
 
 
-def _put_all(source: Node, value: Node, _: Any) -> Node:
+def _put_all(_: Node, value: Node, __: Any) -> Node:
     """The value"""
-    del source
     return value
 
 

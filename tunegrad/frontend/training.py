@@ -310,11 +310,9 @@ class Training:
         if kind == "model":
             p = self.specs[rest]
             return InputSpec(name, t.shape, t.dtype, p.mean, p.spread, p.mean > 0)
-        if kind == "optimizer":  # gradients of about 0.01, and their squares
-            if rest.startswith("square."):
-                return InputSpec(name, t.shape, t.dtype, 2e-4, 5e-5, True)
-            return InputSpec(name, t.shape, t.dtype, 0.0, 0.01)
-        if kind == "gradient":
+        if kind == "optimizer" and rest.startswith("square."):  # of gradients of about 0.01
+            return InputSpec(name, t.shape, t.dtype, 2e-4, 5e-5, True)
+        if kind in ("optimizer", "gradient"):
             return InputSpec(name, t.shape, t.dtype, 0.0, 0.01)
         return InputSpec(name, t.shape, t.dtype, 1024.0, 0.0, name == "scale")
 
@@ -465,12 +463,9 @@ def _in_lines(names: Sequence[str], state: Mapping[str, Tensor]) -> tuple[str, .
 
 
 _BY_NAME: Mapping[str, optim.Optimizer] = {
-    "sgd": optim.SGD(0.01, momentum=0.9),
-    "adam": optim.Adam(),
-    "adamw": optim.AdamW(),
-    "lamb": optim.LAMB(),
-    "rmsprop": optim.RMSprop(),
-}
+    "sgd": optim.SGD(0.01, momentum=0.9), "adam": optim.Adam(), "adamw": optim.AdamW(),
+    "lamb": optim.LAMB(), "rmsprop": optim.RMSprop(),
+}  # fmt: skip
 
 
 def step_of(model: Model, optimizer: str, loss: str = "") -> Model:

@@ -126,7 +126,7 @@ def _flowing(x: Handle, given: Handle, create_graph: bool) -> dict[tracing.Leaf,
     nodes = _reached(x.node)
     bindings: list[Bindings] = []
     with nullcontext() if create_graph else tracing.untraced():
-        flowing = gradients((x.node,), (given.node,), nodes, bindings)
+        flowing = gradients(x.node, given.node, nodes, bindings)
     arrived = [n for n, slope in zip(nodes, flowing, strict=True) if slope]
     slopes = tuple(slope for slope in flowing if slope)
     if not create_graph:

@@ -96,7 +96,7 @@ def value_and_grad(
         value, aux = _parts(result, has_aux)
         bindings: list[Bindings] = []
         one = constant(1, (), value.dtype)
-        found = gradients((value.node,), (one,), [leaf.node for leaf in leaves], bindings)
+        found = gradients(value.node, one, [leaf.node for leaf in leaves], bindings)
         known = joined([value, *leaves, *(Handle.of(one, b) for b in bindings)])
         kept = found if allow_unused else _filled(found, leaves)
         results = iter([n if n is None else Handle.of(n, known) for n in kept])
@@ -104,7 +104,9 @@ def value_and_grad(
         gradient = shaped if many else shaped[0]
         outcome = ((value, aux) if has_aux else value), gradient
         if tracing.stops():  # the function was traced without
-            outcome = trees.mapped(outcome, _made_again)
+            outcome = trees.mapped(
+                outcome, lambda x: Handle.of(x.node, x.bindings) if isinstance(x, Handle) else x
+            )
         return outcome if tracing.tracing() else _unmarked(outcome)
 
     return wrapped
@@ -121,7 +123,7 @@ def vjp(function: Callable[..., Any], cotangent: Handle, *args: Handle) -> tuple
         result = function(*(_marked(at, leaves, x) for at, x in enumerate(args)))
     given = cotangent.cast(result.dtype)
     bindings: list[Bindings] = []
-    found = gradients((result.node,), (given.node,), [leaf.node for leaf in leaves], bindings)
+    found = gradients(result.node, given.node, [leaf.node for leaf in leaves], bindings)
     known = joined([given, result, *leaves, *(Handle.of(result.node, b) for b in bindings)])
     made: tuple[Handle, ...] = tuple(Handle.of(n, known) for n in _filled(found, leaves))
     return made if tracing.tracing() else _unmarked(made)
@@ -201,10 +203,6 @@ def _parts(result: Any, has_aux: bool) -> tuple[Handle, Any]:
         said = value.describe() if isinstance(value, Handle) else type(value).__name__
         raise ShapeError(f"grad: the function gives {said}; it must give a float of shape ()")
     return value, aux
-
-
-def _made_again(x: Any) -> Any:
-    return Handle.of(x.node, x.bindings) if isinstance(x, Handle) else x
 
 
 def _unmarked(tree: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Reverse mode over a graph: from cotangents of its outputs to those of some of its nodes."""
+"""Reverse mode over a graph: from the cotangent of its output to those of some of its nodes."""
 
 from __future__ import annotations
 
@@ -16,24 +16,20 @@ from .rules import flow
 
 
 def gradients(
-    outputs: Sequence[Node], cotangents: Sequence[Node], wrt: Sequence[Node],
-    bindings: list[Bindings],
-) -> list[Node | None]:  # fmt: skip
-    """The cotangent of each node of ``wrt``, given those of the outputs: zeros behind steps, None
-    of what the outputs are not made of, or what no rule gives a gradient.
+    output: Node, cotangent: Node, wrt: Sequence[Node], bindings: list[Bindings]
+) -> list[Node | None]:
+    """The cotangent of each node of ``wrt``, given that of the output: zeros behind steps, None
+    of what the output is not made of, or what no rule gives a gradient.
 
     ``bindings`` grow by those of arrays that rules bring along. Raises DTypeError for an operation
     on the way that has no gradient.
     """
-    order = graph.topological(tuple(outputs))
+    order = graph.topological((output,))
     wanted, reached = set(wrt), set[Node]()
     for n in order:
         if n in wanted or (n.dtype.is_float and any(s in reached for s in flows_to(n))):
             reached.add(n)
-    flowing: dict[Node, list[Cotangent]] = {}
-    for output, given in zip(outputs, cotangents, strict=True):
-        if output in reached:
-            flowing.setdefault(output, []).append(Cotangent.of(given))
+    flowing = {output: [Cotangent.of(cotangent)]} if output in reached else {}
     found, level = dict[Node, Cotangent](), set[Node]()
     for n in reversed(order):
         arrived = flowing.pop(n, None)
