@@ -17,6 +17,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -255,12 +256,17 @@ class _Shelf:
         constants = Constants(self._engine, untouched=True)
         codes = {key: self._linked(program) for key, program in order.programs}
         runner = Runner(replace(plan, buffers=buffers), codes, self._engine, constants)
-        return _Held(runner, tuple(drawn(order.inputs, i) for i in range(SETS)))
+        return _Held(runner, _sets(order.inputs))
 
     def _linked(self, program: str) -> Code:
         compiled, loaded = self._code[program]
         names = tuple(p.name for p in compiled.io.params)
         return Code(loaded, names, compiled.io.packs, compiled.scratch_bytes, compiled.io.unread)
+
+
+@lru_cache(maxsize=2)  # a step's are its state: each model would draw and hold it
+def _sets(inputs: tuple[Argument, ...]) -> tuple[dict[str, Array], ...]:
+    return tuple(drawn(inputs, i) for i in range(SETS))
 
 
 _shelf: _Shelf | None = None
