@@ -41,7 +41,7 @@ def kernel(x: Tensor) -> Kernel:
 
 def defaults(x: Tensor, target: Target = AVX512) -> Defaults:
     made = kernel(x)
-    lane, row = axes_of(made, Recorder(DefaultChooser()))
+    lane, row = axes_of(made, target, Recorder(DefaultChooser()))
     return defaults_of(operands_of(made, target, lane, row))
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 
 import tunegrad as tg
+from benchmarks.hand_schedules import AVX512
 from tunegrad.devices import host_device
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
@@ -15,10 +17,12 @@ from tunegrad.opts.sketches.tiles import K_BLOCK
 
 
 def weight_gradient(
-    batch: int, side: int, channels: int = 64, size: int = 3, stride: int = 1
+    batch: int, side: int, channels: int = 64, size: int = 3, stride: int = 1, last: bool = True
 ) -> Kernel:
-    """Of a convolution of images whose channels are last."""
+    """Of a convolution of images whose channels are last, unless they are given otherwise."""
     x = Tensor.input("x", (batch, side, side, channels)).permute(0, 3, 1, 2)
+    if not last:
+        x = Tensor.input("x", (batch, channels, side, side))
     g = Tensor.input("g", (batch, side // stride, side // stride, 64)).permute(0, 3, 1, 2)
 
     def product(w: Tensor) -> Tensor:
@@ -75,3 +79,22 @@ def test_partial_sums_that_lie_apart_are_made_seldom() -> None:
     target = host_device(1).target
     wanted = K_BLOCK * target.lanes(4) // 4
     assert steps_at_once(weight_gradient(64, 16)) >= min(wanted, target.l2_bytes // 512) // 2
+
+
+def test_lanes_are_channels_where_taps_fill_less_than_half_of_a_vector() -> None:
+    """Taps lie side by side in the result, and in an image of rows: 7 of 16 lanes."""
+    kernel = weight_gradient(8, 224, 3, 7, 2, last=False)
+    text = Space(kernel, AVX512).defaults()[0].text
+    assert "vectorize(axis=a" in text
+
+
+def test_what_lies_in_order_is_not_copied() -> None:
+    """Steps of 64 channels: a copy is read no faster than they are."""
+    assert "stage" not in Space(weight_gradient(8, 224, 3, 7, 2), AVX512).defaults()[0].text
+
+
+def test_behind_a_stride_all_rows_meet_the_panel_of_a_tap() -> None:
+    kernel = weight_gradient(8, 112, 128, 3, 2)
+    text = Space(kernel, replace(AVX512, threads=1)).defaults()[0].text
+    order = text.partition("reorder(order=(")[2].partition(")")[0].split(", ")
+    assert order[:4] == ["rb0", "b0", "c", "d"]
