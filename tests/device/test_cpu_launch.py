@@ -11,6 +11,7 @@ import pytest
 from tunegrad.devices.host.buffers import Buffer
 from tunegrad.devices.host.codegen import assembly, compile_llvm
 from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.host.loader import Library
 from tunegrad.devices.host.team import BufferTable, Executable, Launch, LaunchTable, Team
 from tunegrad.errors import CompileFailure, DeviceError, InternalError
 
@@ -127,11 +128,12 @@ def test_missing_symbol_is_a_compile_failure():
     text = "declare void @nobody_has_this()\n" + ADD.replace(
         "ret void", "call void @nobody_has_this()\n  ret void"
     )
-    with pytest.raises(
-        CompileFailure,
-        match="linking add: symbol nobody_has_this: defined neither here nor in this process",
-    ):
-        Executable.load(compile_llvm(text, TARGET), "add")
+    image = compile_llvm(text, TARGET)
+    with pytest.raises(CompileFailure, match="linking add: illegal: it calls nobody_has_this"):
+        Executable.load(image, "add")
+    missing = "linking add: symbol nobody_has_this: defined neither here nor in this process"
+    with pytest.raises(CompileFailure, match=missing):
+        Library(image, ("add",), {})
 
 
 def test_closed_executable_refuses_its_address():
