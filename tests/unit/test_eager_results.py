@@ -514,3 +514,13 @@ def test_part_of_an_array_makes_no_plan_where_its_elements_follow_each_other(key
     np.testing.assert_array_equal(part.numpy(), 2 * _A[key])  # type: ignore[index]
     rows = tg.Tensor(_A)
     assert not {"topological", "_canonical", "evaluate"} & set(entered(rows[1].numpy))
+
+
+def test_views_of_one_element_are_arrays() -> None:
+    x = tg.Tensor(np.array(3.0, np.float32))
+    for view in (x[...], x.T, x.reshape(1)[0], tg.Tensor(_A)[1, 2], x.unsqueeze(0)[0]):
+        found = view.numpy()
+        assert isinstance(found, np.ndarray)
+        assert found.shape == ()
+        found[...] = 9.0
+        assert view.numpy() != 9

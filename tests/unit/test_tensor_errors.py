@@ -119,6 +119,10 @@ BAD_SHAPES = {
         lambda: X.max_pool2d(2, padding=2),
         "max_pool2d: padding (2, 2) is more than half of window (2, 2)",
     ),
+    "pool pairs": (
+        lambda: X.max_pool2d(2, padding=((9, 9), (9, 9))),
+        "max_pool2d: padding is (9, 9), it must be an integer",
+    ),
     "pool window": (
         lambda: X.avg_pool2d(9),
         "avg_pool2d: window (9, 9) with dilation (1, 1) spans 9",

@@ -308,6 +308,22 @@ def test_a_leader_that_ends_the_proof_is_blamed_and_the_others_are_proved() -> N
     assert track.blamed == [("k", "a", "it broke")]
 
 
+def test_who_was_proved_faster_and_ends_the_next_look_does_not_win() -> None:
+    class Later(Disturbed):
+        """``b`` breaks in the second look, which ``a`` needs."""
+
+        def turns(
+            self, stands: Lineup, lineups: Sequence[Lineup], rounds: int
+        ) -> list[dict[str, Pair]]:
+            if PROOF_TURNS in self.rounds and any("b" in x.values() for x in lineups):
+                raise CandidateCrashed("it broke")
+            return super().turns(stands, lineups, rounds)
+
+    track = Later({"a": 0.95, "b": 0.5}, disturbed=1)
+    assert won(race([choice("k", "a"), choice("l", "b")], track)) == {"k": "a"}
+    assert track.blamed == [("l", "b", "it broke")]
+
+
 def test_a_race_that_ends_by_itself_costs_nobody_anything() -> None:
     track = Track({"s7": 0.5}, hiccups=1)
     assert won(race([choice("k", *MANY[:8])], track)) == {"k": "s7"}

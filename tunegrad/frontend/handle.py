@@ -225,7 +225,8 @@ def part_in_order(x: Handle) -> NDArray[np.generic] | None:
     part: NDArray[np.generic] = known.parts[0]
     for move, args in reversed(moves):
         if move is graph.shrink:
-            part = part[tuple(slice(a, b) for a, b in args[0])]
+            cut: Any = (*(slice(a, b) for a, b in args[0]), ...)
+            part = part[cut]  # an array, also of no dimensions
         elif move is graph.reshape and part.flags.c_contiguous:
             part = part.reshape(args[0])
         elif move is not tracing.stopped:

@@ -287,7 +287,8 @@ class _Race(Generic[A]):
     # ---- the proof
 
     def _proved(self, leaders: Mapping[str, int]) -> dict[str, Met[A]]:
-        """Test those that are ahead, on samples of their own.
+        """Test those that are ahead, on samples of their own. Who ends a look does not win, however
+        fast it was in those before.
 
         None of them wins where all together are proved to make the whole slower; then those that
         were faster each are tested again, without the others.
@@ -300,7 +301,8 @@ class _Race(Generic[A]):
         while ahead:
             self._track.fresh()
             proof, looks = self._proof(ahead)
-            met = {k: self._met(k, ahead[k], proof[k], looks) for k in ahead if k in proof}
+            sound = [k for k in ahead if k in proof and ahead[k] in self._left[k]]
+            met = {k: self._met(k, ahead[k], proof[k], looks) for k in sound}
             before, after = proof.get(TOTAL, ((), ()))
             if not before or not decide(after, before, looks).promoted:
                 return found | met

@@ -17,7 +17,7 @@ from tunegrad.ir.dtypes import DType
 
 from ..functions import where
 from ..ops.convolution import convolve, convolve_transposed
-from ..ops.pooling import Windows, averaged, max_pool
+from ..ops.pooling import Windows, averaged, largest
 from ..ops.resizing import cubic, grid_places, read_at, sampled
 from ..tensor import Tensor
 from .node import FOLDED_BYTES, Known, NodeView
@@ -145,11 +145,7 @@ def _windows(n: NodeView, x: Tensor) -> Windows:
 def _max_pool(n: NodeView) -> Any:
     x = n(0)
     w, image = _windows(n, x), math.prod(x.shape[2:])
-    ends: Any = w.pads
-    found = max_pool(
-        x, len(w.size), w.size, w.stride, ends, w.dilation, bool(n.get("ceil_mode", 0)),
-        n.outputs > 1,
-    )  # fmt: skip
+    found = largest(x, w, n.outputs > 1)
     if n.outputs == 1:
         return found
     best, places = found

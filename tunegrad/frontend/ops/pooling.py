@@ -6,7 +6,6 @@ Padding never wins a maximum; an average counts it as zeros, or not at all.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -59,20 +58,26 @@ def max_pool(
     """
     op = f"max_pool{rank}d"
     x = _batched(input, op, rank)
-    w = Windows(op, x, rank, kernel_size, stride, padding, dilation, ceil_mode)
-    values = w.with_least(x)
-    best = _largest(x, w)
-    kept = best if input.ndim == x.ndim else best.squeeze(0)
+    ends = _ends(op, x, rank, kernel_size, padding)
+    w = Windows(op, x, rank, kernel_size, stride, ends, dilation, ceil_mode)
+    found = largest(x, w, return_indices)
+    if input.ndim == x.ndim:
+        return found
+    return tuple(y.squeeze(0) for y in found) if return_indices else found.squeeze(0)
+
+
+def largest(x: Handle, w: Windows, return_indices: bool) -> Any:
+    """The largest of each window, or a pair, with the place of each in its flattened image."""
+    values, best = w.with_least(x), _largest(x, w)
     if not return_indices:
-        return kept
+        return best
     image = x.shape[2:]
     places = Handle.of(graph.iota((math.prod(image),), 0, I64)).reshape(1, 1, *image)
-    spread = best.reshape(*best.shape, *(1,) * rank)
+    spread = best.reshape(*best.shape, *(1,) * len(w.size))
     here = (values == spread) | (values != values)
     if w.padded:
         here = here & w.of(_true(x))
-    found = where(here, w.of(places), math.prod(image)).amin(w.inside)
-    return kept, found if input.ndim == x.ndim else found.squeeze(0)
+    return best, where(here, w.of(places), math.prod(image)).amin(w.inside)
 
 
 max_pool1d, max_pool2d, max_pool3d = of_ranks(
@@ -123,7 +128,8 @@ def avg_pool(
     """
     op, kind = f"avg_pool{rank}d", input.dtype if input.dtype.is_int else input.float_type
     x = _batched(input, op, rank)._as(kind.compute)
-    w = Windows(op, x, rank, kernel_size, stride, padding, 1, ceil_mode)
+    ends = _ends(op, x, rank, kernel_size, padding)
+    w = Windows(op, x, rank, kernel_size, stride, ends, 1, ceil_mode)
     if divisor_override is not None and integer(op, "divisor_override", divisor_override) == 0:
         raise ShapeError(f"{op}: divisor_override is 0")
     total, count = averaged(x, w, count_include_pad)
@@ -254,20 +260,20 @@ def overhang(extent: int, size: int, stride: int, dilation: int, ends: tuple[int
 class Windows:
     """Windows of a pooling: of any tensor whose spatial dimensions are the input's.
 
-    ``padding``: as PyTorch's, or a pair for each dimension, before and after it. With ``ceil_mode``
-    a last window may go over the end: ``more`` elements beyond the padding.
+    ``pads``: before and after each of these. With ``ceil_mode`` a last window may go over the end:
+    ``more`` elements beyond the padding.
     """
 
     def __init__(
-        self, op: str, x: Handle, rank: int, size: Extent, stride: Extent | None,
-        padding: Extent | Ends, dilation: Extent, ceil_mode: bool,
+        self, op: str, x: Handle, rank: int, size: Extent, stride: Extent | None, pads: Ends,
+        dilation: Extent, ceil_mode: bool,
     ) -> None:  # fmt: skip
         self.op = op
         self.size = extents_of(op, "size", size, rank, 1)
         step = self.size if stride in (None, (), []) else stride  # PyTorch's empty list, too
         self.stride = extents_of(op, "stride", step, rank, 1)
         self.dilation = extents_of(op, "dilation", dilation, rank, 1)
-        self.pads = _pads(op, x, rank, self.size, padding)
+        self.pads = pads
         both = zip(x.shape[2:], self.size, self.stride, self.dilation, self.pads, strict=True)
         self.more = tuple(overhang(*axis) if ceil_mode else 0 for axis in both)
 
@@ -322,10 +328,10 @@ class Windows:
         return windows(self.op, wide, self.size, self.stride, self.dilation, ends)
 
 
-def _pads(op: str, x: Handle, rank: int, size: tuple[int, ...], padding: Extent | Ends) -> Ends:
-    if isinstance(padding, Sequence) and padding and isinstance(padding[0], tuple):
-        return tuple(padding)  # type: ignore[arg-type]  # pairs all
-    pads = extents_of(op, "padding", padding, rank, 0)  # type: ignore[arg-type]  # no pairs
+def _ends(op: str, x: Handle, rank: int, kernel_size: Extent, padding: Extent) -> Ends:
+    """Padding as PyTorch's, as much before a dimension as after it."""
+    size = extents_of(op, "size", kernel_size, rank, 1)
+    pads = extents_of(op, "padding", padding, rank, 0)
     if any(2 * p > k for p, k in zip(pads, size, strict=True)):
         raise ShapeError(
             f"{op}: padding {pads} is more than half of window {size} on input {x.shape}"
