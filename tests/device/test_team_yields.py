@@ -195,7 +195,9 @@ def _plan(played: Played) -> LaunchTable:
     return LaunchTable([Launch(played.address, 0, 0, played.threads, True)])
 
 
-@pytest.mark.parametrize(("team_ns", "alone_ns", "by_team"), [(900, 500, 2), (500, 900, 29)])
+@pytest.mark.parametrize(
+    ("team_ns", "alone_ns", "by_team"), [(900, 500, 2), (500, 900, 29), (50_000, 500, 0)]
+)
 def test_run_beside_others_is_by_the_team_or_alone_as_was_faster(
     system: System, team_ns: int, alone_ns: int, by_team: int
 ) -> None:
@@ -216,7 +218,8 @@ def test_run_beside_others_is_by_the_team_or_alone_as_was_faster(
     played.on_share, system.on_sleep = share, lambda: played.finish(1)
     for _ in range(33):
         system.call("tg_plan_run", played.team, plan.address, 1)
-    # the first is late, the next tries the team, the third the caller; then 1 of 16 is the other
+    # the first is late, the next tries the team, the third the caller
+    # then 1 of 16 is the other, or 1 of 99
     assert teams[:3] == [True, True, False]
     assert sum(teams[3:]) == by_team - (by_team > 15)
 
@@ -248,11 +251,13 @@ class OpenMP:
     """An OpenMP of ``many`` threads, which run a region one after the other in this one.
 
     ``come``: the order in which they come to it. ``usual``: threads of a region that asks for none.
+    ``on_end`` is what happens before it ends.
     """
 
     def __init__(self, come: Sequence[int], usual: int) -> None:
         self.come, self.usual = come, usual
         self.asked: list[int] = []
+        self.on_end: Callable[[], None] = lambda: None
         self._own = 0
         part = ctypes.CFUNCTYPE(None, _P)
 
@@ -261,6 +266,7 @@ class OpenMP:
             for own in self.come:
                 self._own = own
                 part(run)(data)
+            self.on_end()
 
         played = (
             ctypes.CFUNCTYPE(None, _P, _P, _I32, _I32)(parallel),
@@ -316,3 +322,22 @@ def test_run_by_the_caller_alone_is_in_a_region_where_threads_wait_for_each_othe
     system.on_sleep = lambda: played.finish(1)
     assert system.call("tg_plan_run", played.team, plan.address, 1) == 1
     assert (openmp.asked, played.ran) == (regions, [0, 1] if apart else [0])
+
+
+@pytest.mark.parametrize(("ns", "late"), [(40_000, 0), (60_000, 1)])
+def test_region_that_waits_for_a_thread_behind_its_plan_had_a_late_one(
+    system: System, ns: int, late: int
+) -> None:
+    openmp = OpenMP((0, 1), 8)
+    played = system.team((-1, -1), openmp)
+    plan = _plan(played)
+
+    def wait() -> None:
+        system.ns += ns
+
+    def work(tid: int) -> None:
+        system.ns += 10**9
+
+    played.on_share, openmp.on_end = work, wait
+    assert system.call("tg_plan_run", played.team, plan.address, 1) == 1
+    assert _I32.from_address(plan.address).value == late

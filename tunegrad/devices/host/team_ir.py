@@ -12,7 +12,7 @@ thread, then the core of each:
     320  ptr kernel, 328 ptr buffers, 336 ptr workspace, 344 i64 active, 352 i64 stop,
     360 i64 started, 368 i64 alone, 376 i32 late
     384  ptr GOMP_parallel, 392 ptr omp_get_thread_num, 400 ptr omp_get_num_threads,
-    408 ptr omp_get_max_threads, 416 ptr plan, 424 i64 entries, 432 i32 ran
+    408 ptr omp_get_max_threads, 416 ptr plan, 424 i64 entries, 432 i32 ran, 440 i64 ns of the plan
    1024 + 64*tid: ptr team, i64 tid, i64 pthread, i32 claimed, i32 finished (futex), i32 awaited,
                   i32 lent
    then i32 core of each thread
@@ -28,13 +28,14 @@ stands still, lets it run on this core instead, and sleeps until it is through; 
 
 Where that happened in a run of a plan, other processes want these cores. The next runs find out
 what is faster there: the team, or all shares by the caller (``alone``), which leaves its helpers
-asleep; one of ``_TURNS`` runs is by the slower way. It ends with a run of the team in which no
-helper was late.
+asleep. One of ``_TURNS`` runs is by the slower way, or of as many as take as long. It ends with a
+run of the team in which no helper was late.
 
 A team may have no threads of its own: OpenMP's, where it is given that. The caller runs a plan in one
 parallel region, whose other threads are helpers until the plan is over. They are never moved to
-another core. One that has not come yet is late: a caller that needs it sleeps. Where a region has
-fewer threads than the team, nothing has run.
+another core. One that has not come yet is late: a caller that needs it sleeps. A region ends when
+all its threads have come, so that one which takes longer than its plan had late ones, too. Where it
+has fewer threads than the team, nothing has run.
 
 Sleeping and waking follow Dekker: the helper announces itself in ``sleepers`` and then compares the
 generation (inside the kernel's futex wait); the launcher bumps the generation and then reads
@@ -69,17 +70,23 @@ _SPIN_NS = 80_000
 """Of an idle helper, before it sleeps."""
 _PATIENCE = 1024
 """Pauses, some 20 to 50 us, between two looks at those that are waited for; a power of two."""
+_REGION_NS = 50_000
+"""Of a region of OpenMP beside its plan, at most, where its threads have cores: 1 us, and what it
+takes to wake them.
+"""
 _STILL = 256
 """Pauses in which the clock of a thread that runs goes on."""
 
 _TURNS, _MEAN = 16, 4
-"""Runs of a plan, beside others, of which one is by the slower way; the weight of what was before."""
+"""Runs of a plan, beside others, of which one is by the slower way, at least; the weight of what was
+before.
+"""
 
 _GENERATION, _SLEEPERS, _HELD_UP, _ARRIVED, _OPENED = 64, 128, 132, 192, 256
 _KERNEL, _BUFFERS, _WORKSPACE, _ACTIVE, _STOP, _STARTED = 320, 328, 336, 344, 352, 360
 _ALONE, _LATE = 368, 376
 _PARALLEL, _THREAD_NUM, _NUM_THREADS, _MAX_THREADS = 384, 392, 400, 408
-_PLAN, _COUNT, _RAN = 416, 424, 432
+_PLAN, _COUNT, _RAN, _PLAN_NS = 416, 424, 432, 440
 _RECORDS, _RECORD_BYTES = 1024, 64
 _OWN_TID, _OWN_THREAD, _CLAIMED, _FINISHED, _AWAITED, _LENT = 8, 16, 24, 28, 32, 36
 _WAIT, _WAKE = 128, 129
@@ -495,7 +502,9 @@ def _(f: Writer, team: Value) -> None:
         f.give()
     with f.when(tid.equals(0)):
         plan, count = f.load("ptr", f.field(team, _PLAN)), f.load("i64", f.field(team, _COUNT))
+        start = _now(f)
         f.call("void", "plan_all", team, plan, count)
+        f.store(_now(f) - start, f.field(team, _PLAN_NS))
         f.store(f.constant("i32", 1), f.field(team, _RAN))
         _stop(f, team)
         f.give()
@@ -524,8 +533,12 @@ def _(f: Writer, team: Value, plan: Value, n: Value) -> None:
     usual = f.enter(f.load("ptr", f.field(team, _MAX_THREADS)), kind="i32")
     wanted = f.cast("trunc", threads, "i32")
     asked = f.select(usual < wanted, wanted, 0)
+    start = _now(f)
     f.enter(parallel, f.constant("ptr", "@region"), team, asked, none)
+    waited = _now(f) - start - f.load("i64", f.field(team, _PLAN_NS))
     done, generation = f.load("i32", f.field(team, _RAN)), f.field(team, _GENERATION)
+    with f.when(done.differs(0) & (waited > _REGION_NS)):
+        f.store(f.constant("i32", 1), f.field(team, _LATE), "monotonic")
     f.store(f.load("i32", generation) - done, generation)  # the one of ``_stop`` had no launch
     f.give(done)
 
@@ -546,8 +559,10 @@ def _(f: Writer, team: Value, plan: Value, n: Value) -> None:
         f.give(ran)
     turn = f.load("i64", turns) + 1
     f.store(turn, turns)
-    slower = f.load("i64", by_team) > f.load("i64", by_caller)
-    alone = slower ^ (turn % _TURNS).equals(0)
+    means = f.load("i64", by_team), f.load("i64", by_caller)
+    most, least = (f.call("i64", f"llvm.{x}.i64", *means) for x in ("umax", "umin"))
+    every = f.call("i64", "llvm.umax.i64", most // (least + 1), f.constant("i64", _TURNS))
+    alone = (means[0] > means[1]) ^ (turn % every).equals(0)
     f.store(f.cast("zext", alone, "i64"), team_alone)
     start = _now(f)
     ran = f.call("i32", "plan_by", team, plan, n)
@@ -586,7 +601,7 @@ def _(f: Writer, team: Value, plan: Value, *given: Value) -> None:
         f.call("void", "evict", team, ranges, count)
         start = _now(f)
         with f.when(each.equals("null")):
-            f.call("void", "tg_plan_run", team, plan, n)
+            f.call("i32", "tg_plan_run", team, plan, n)
         with f.when(each.differs("null")):
             f.call("void", "plan_each", team, plan, n, each)
         f.store(_seconds(f, _now(f) - start), f.element("double", seconds, s))
