@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, replace
+from pickle import dumps, loads
 
 import numpy as np
 import pytest
@@ -202,3 +204,17 @@ def test_activations_may_lie_where_gradients_are_not_yet():
     most = live_bytes(program._plan)
     assert gradients < most < gradients + 12 * 8 * 64 * 4
     assert program._runner.arena_bytes <= 1.1 * most
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda x: loads(dumps(x))])
+def test_a_copy_in_the_middle_of_training_goes_on_by_itself(copied):
+    one = step_of(optim.Adam(), 2, accumulate=2)
+    losses = [one(*batch(i)) for i in range(3)]
+    other, before = copied(one), one.state_dict()
+    assert [other(*batch(i)) for i in range(3)] != losses
+    for name, value in one.state_dict().items():
+        np.testing.assert_array_equal(value, before[name])
+    for i in range(3):
+        one(*batch(i))
+    for name, value in one.state_dict().items():
+        np.testing.assert_array_equal(other.state_dict()[name], value)
