@@ -7,6 +7,7 @@ import pytest
 
 import tunegrad as tg
 from tunegrad import Tensor
+from tunegrad.ir.fusion import schedule
 
 
 @pytest.mark.parametrize("function", ["neg", "exp", "sigmoid"])
@@ -32,3 +33,12 @@ def test_mask_of_a_mask_keeps_both() -> None:
 
     want = np.pad(np.where((np.arange(8) >= 2) & (np.arange(8) < 5), np.exp(x), x), 1)
     np.testing.assert_allclose(chosen(tg.tensor(x)).numpy(), want, rtol=1e-6, atol=0)
+
+
+def test_a_reduction_that_no_element_reads_is_no_stage() -> None:
+    """It had axes that the other one lacks, so that one was to have memory, again and again."""
+    a = Tensor.input("a", (2, 3), "f32")
+    never = tg.arange(1).reshape(1, 1).expand(2, 3) < 0
+    total = tg.where(never, a.amin(0, keepdim=True).expand(2, 3), 0.0).sum(0)
+    (launch,) = schedule((total.node,)).launches
+    assert [type(s).__name__ for s in launch.kernel.stages] == ["Reduce", "Store"]

@@ -76,6 +76,11 @@ def distinct_leaves(x: Expr) -> list[Expr]:
     return [node for node in nodes(x) if not isinstance(node, Apply | Cast)]
 
 
+def stages_read(x: Expr) -> set[str]:
+    """The stages whose values an expression has."""
+    return {node.stage for node in nodes(x) if node.__class__ is Value}
+
+
 def conditions(k: Kernel) -> Iterator[Valid]:
     """The conditions of a kernel: of its stores, of its loads, and those it computes with."""
     return _conditions((s, distinct_leaves(s.expr)) for s in k.stages)

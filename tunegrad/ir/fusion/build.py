@@ -542,7 +542,7 @@ def draft_kernels(roots: tuple[Node, ...], buffers: Set[Node], *, rows: bool = F
         stores.append(Store(name, at.index, b.stored(root, at)))
         params.append(Param.dense(name, root.dtype, root.shape, "out"))
     whole, reads = _factors_apart(
-        Kernel((*params, *b.params.values()), axes, (*b.reduces, *stores)), b.reads
+        Kernel((*params, *b.params.values()), axes, (*_read(b.reduces, stores), *stores)), b.reads
     )
     kernel = kernel_axes.split_axes(whole)
     if rows:
@@ -556,6 +556,18 @@ def draft_kernels(roots: tuple[Node, ...], buffers: Set[Node], *, rows: bool = F
     reads = {name: node for name, node in reads.items() if name in used}
     inlined = tuple(b.inlined.values())
     return Draft(roots[0], replace(divided, params=kept), reads, inlined, looked_up, roots[1:])
+
+
+def _read(reduces: Sequence[Reduce], stores: Sequence[Store]) -> tuple[Reduce, ...]:
+    """The reductions that the stores need: another one is what a literal 0 was multiplied by."""
+    left, wanted, found = [s.expr for s in stores], set[str](), list[Reduce]()
+    for reduce in reversed(reduces):
+        while left:
+            wanted |= kernel_axes.stages_read(left.pop())
+        if reduce.name in wanted:
+            left.append(reduce.expr)
+            found.append(reduce)
+    return tuple(reversed(found))
 
 
 def _point(root: Node, axes: tuple[Axis, ...]) -> Place:

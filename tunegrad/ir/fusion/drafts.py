@@ -19,6 +19,7 @@ from dataclasses import field, replace
 from math import prod
 from typing import Any, cast
 
+from tunegrad.errors import InternalError
 from tunegrad.lazy import dataclass
 
 from ..dtypes import F32, I8, U8
@@ -805,6 +806,8 @@ class _Cutting:
         try:
             draft = draft_kernel(n, self.buffers)
         except CutError as e:
+            if e.node in self.buffers:  # again and again
+                raise InternalError(f"{n}: it can not be drafted: {e}") from e
             self.buffers.add(e.node)
             return
         inlined = self.off.intersection(draft.inlined) - {n}
