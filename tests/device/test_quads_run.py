@@ -232,7 +232,8 @@ def test_quantised_convolutions_are_padded_with_their_zero_point(zero: int) -> N
         ),
         Tensor(image), threads=1, store=False,
     )  # fmt: skip
-    assert sum("int8-dot" in row.kernel for row in model.report()) == TARGET.multiplies_bytes
+    (product,) = (row.kernel for row in model.report() if row.kernel.startswith("conv3x3"))
+    assert ("int8-dot" in product) == TARGET.multiplies_bytes
     padded = np.pad(image.astype(np.int64) - zero, ((0, 0), (0, 0), (1, 1), (1, 1)))
     views = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
     want = np.einsum("ncyxhw,ochw->noyx", views, taps.astype(np.int64))
