@@ -528,3 +528,10 @@ def test_an_interrupted_step_is_done_or_not_begun():
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("name", ["dtype", "bogus"])
+def test_an_option_that_a_step_has_not_is_refused(name):
+    """Parameters of other dtypes are the model's own business: a dtype of ``load`` is no option."""
+    with pytest.raises(TypeError, match=f"setting {name!r} is unknown"):
+        made(**{name: "f16"})

@@ -143,6 +143,7 @@ def compile(  # noqa: A001 - the word that every such library uses
     from tunegrad.frontend import Model
 
     name = getattr(function, "__name__", type(function).__name__).strip("<>")
+    config.check_names(options, LoadOptions.__optional_keys__)
     how = LoadSettings(**options)
     compiled = load_model(Model.of_function(name, function, examples).donating(donate), how)
     if how.store:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tunegrad.config import Numerics, resolve_model
+from tunegrad.config import Numerics, check_names, resolve_model
 from tunegrad.errors import IndexOutOfRange, ModelError, WeightsError
 from tunegrad.frontend import (
     InputSpec,
@@ -89,6 +89,7 @@ class TrainStep:
         Raises UserError (ModelError, ConfigError, WeightsError).
         """
         named = model_of_spec(resolve_model(model)) if isinstance(model, str) else model
+        check_names(options, StepOptions.__optional_keys__)
         of_load = {n: v for n, v in options.items() if n in LoadOptions.__optional_keys__}
         of_update: dict[str, Any] = {n: v for n, v in options.items() if n not in of_load}
         self.training = Training(named, loss, optimizer, inputs, **of_update)
