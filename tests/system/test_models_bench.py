@@ -12,6 +12,7 @@ from typing import Any, cast
 import planted_in_model
 import planted_variants
 import pytest
+from hostile_programs import unguarded
 from small_models import THREADS, bench_here, here, workload_in
 from test_models_sound import other_schedules
 from test_variants_tune import convolutions, seconds, workload
@@ -209,7 +210,7 @@ def test_an_evil_challenger_of_a_race_is_withdrawn_and_the_others_go_on(
 ) -> None:
     work, voided = workload_in(tmp_path), list[Trial]()
     first, second = work.kernels
-    with bench_here(planted_in_model.hooks(kind)) as bench:
+    with bench_here(planted_in_model.hooks(kind), of=unguarded) as bench:
         models = Models(store, TARGET, here(), bench)
         good = {
             u.key: [trial(models, u, a) for a in other_schedules(u, False, 3)] for u in work.kernels

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import planted_in_model
 import pytest
+from hostile_programs import unguarded
 from small_models import THREADS, Listener, bench_here, here, settings_of, workload_in
 
 from tunegrad.compiling import HOOKS, Payload
@@ -124,7 +125,7 @@ def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
     with (
         open_store(":memory:", "write") as store,
         store.session("tune", 0, {}, "0", "s1"),
-        bench_here(planted_in_model.hooks(kind) if kind else HOOKS) as bench,
+        bench_here(planted_in_model.hooks(kind) if kind else HOOKS, of=unguarded) as bench,
     ):
         yield World(store, workload_in(tmp_path), Models(store, TARGET, here(), bench), [])
 
