@@ -163,6 +163,19 @@ def test_a_winner_that_spoils_the_model_is_withdrawn_alone(world: World) -> None
     assert world.store.winner(world.work.kernels[1].key, here(), SPACE_VERSION) is None
 
 
+def test_a_winner_whose_code_is_refused_as_it_is_loaded_is_withdrawn(tmp_path: Path) -> None:
+    with (
+        open_store(":memory:", "write") as store,
+        store.session("tune", 0, {}, "0", "s1"),
+        bench_here(planted_in_model.hooks("unlinks")) as bench,
+    ):
+        world = World(store, workload_in(tmp_path), Models(store, TARGET, here(), bench), [])
+        bad = world.win(1, evil=True)
+        sound = made_sound(world.work, world.models, world.void)
+    assert (sound.mismatch, world.told) == ("", [(world.work.kernels[1].key, bad)])
+    assert "it calls unlink" in sound.voided[0][2]
+
+
 def test_a_sound_model_costs_nobody_anything(world: World) -> None:
     world.win(0, evil=False)
     world.win(1, evil=False)

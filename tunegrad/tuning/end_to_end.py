@@ -8,7 +8,7 @@ from math import inf
 from statistics import median
 
 from tunegrad.db import Evidence, Store
-from tunegrad.errors import CandidateFailure, InternalError, WrongResult
+from tunegrad.errors import CandidateFailure, CompileFailure, InternalError, WrongResult
 from tunegrad.events import Event, Warned, WinnerPromoted
 from tunegrad.paired import Interval, gain_interval, paired_gain
 from tunegrad.planning import deviation_of_graph
@@ -100,7 +100,7 @@ def _failure(
     models.bench.renew()
     try:
         models.bench.check([made])
-    except FAULTS as error:
+    except (*FAULTS, CompileFailure) as error:
         return error
     return None
 
