@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from tunegrad.devices.job import Candidate, Geometry, KernelIO, Lowered, Paramet
 from tunegrad.trial import Policy
 
 N = 1000
-QUICK = Policy(min_samples=3, max_samples=5, budget_s=0.02, timeout_s=1.0)
+QUICK = Policy(min_samples=3, max_samples=5, budget_s=0.02, timeout_s=10.0)
+SHORT = replace(QUICK, timeout_s=1.0)
+"""For a candidate that never ends; another one may wait longer for a core of a busy machine."""
 
 IO = KernelIO(
     (Parameter("x", "f32", N, "in"), Parameter("y", "f32", N, "const"),

@@ -12,7 +12,7 @@ from tools.gpu_checks import ENDLESS
 from tunegrad.devices import Device
 from tunegrad.devices.job import Candidate, Geometry, Hooks, Limits, Lowered
 from tunegrad.devices.measurer import DeviceMeasurer
-from tunegrad.trial import Measurement, Status
+from tunegrad.trial import Measurement, Policy, Status
 
 pytestmark = pytest.mark.timing
 
@@ -50,12 +50,14 @@ def measurer(device: Device) -> Iterator[DeviceMeasurer]:
         yield measurer
 
 
-def row_between_good_ones(measurer: DeviceMeasurer, body: str, items: int = 1) -> Measurement:
+def row_between_good_ones(
+    measurer: DeviceMeasurer, body: str, items: int = 1, policy: Policy = hostile.QUICK
+) -> Measurement:
     """Measures good, bad, good: one row each, the good ones OK, and as many processes as before."""
     processes = hostile.children()
     after = candidate(GOOD.replace(" k(", " after("), "after")
     batch = [candidate(GOOD), candidate(body, items=items), after]
-    rows = [o.measurement for o in measurer.measure(batch, hostile.QUICK) if o is not None]
+    rows = [o.measurement for o in measurer.measure(batch, policy) if o is not None]
     assert len(rows) == len(batch)
     first, middle, last = rows
     assert [(r.status, r.error, r.attempts) for r in (first, last)] == [(Status.OK, "", 1)] * 2
@@ -82,7 +84,7 @@ def test_cuda_candidate_that_writes_what_it_may_not_is_wrong(measurer, body, tol
 
 
 def test_cuda_candidate_that_never_ends_times_out(measurer):
-    row = row_between_good_ones(measurer, text(ENDLESS))
+    row = row_between_good_ones(measurer, text(ENDLESS), policy=hostile.SHORT)
     assert (row.status, row.error) == (Status.TIMED_OUT, "running: over 1 s")
 
 

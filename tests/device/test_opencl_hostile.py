@@ -12,7 +12,7 @@ from tests.opencl_device import opencl_device
 from tunegrad.devices import Device
 from tunegrad.devices.job import Hooks, Limits
 from tunegrad.devices.measurer import DeviceMeasurer
-from tunegrad.trial import Measurement, Status
+from tunegrad.trial import Measurement, Policy, Status
 
 pytestmark = pytest.mark.timing
 
@@ -32,12 +32,14 @@ def measurer(device: Device) -> Iterator[DeviceMeasurer]:
         yield measurer
 
 
-def row_between_good_ones(measurer: DeviceMeasurer, text: str, items: int = 1) -> Measurement:
+def row_between_good_ones(
+    measurer: DeviceMeasurer, text: str, items: int = 1, policy: Policy = hostile.QUICK
+) -> Measurement:
     """Measures good, bad, good: one row each, the good ones OK, and as many processes as before."""
     processes = hostile.children()
     after = bad.candidate(bad.GOOD.replace(" k(", " after("), "after")
     batch = [bad.candidate(bad.GOOD), bad.candidate(text, items=items), after]
-    outcomes = measurer.measure(batch, hostile.QUICK)
+    outcomes = measurer.measure(batch, policy)
     rows = [o.measurement for o in outcomes if o is not None]
     assert len(rows) == len(batch)
     first, middle, last = rows
@@ -65,7 +67,7 @@ def test_opencl_candidate_that_writes_what_it_may_not_is_wrong(measurer, text, t
 
 
 def test_opencl_candidate_that_never_ends_times_out(measurer):
-    row = row_between_good_ones(measurer, bad.ENDLESS)
+    row = row_between_good_ones(measurer, bad.ENDLESS, policy=hostile.SHORT)
     assert (row.status, row.error) == (Status.TIMED_OUT, "running: over 1 s")
 
 
@@ -103,7 +105,7 @@ def test_opencl_candidate_that_does_not_compile_is_a_compile_error(measurer, tex
 def test_opencl_workers_are_gone_after_the_session(device):
     before = hostile.children()
     with DeviceMeasurer(device, HOOKS, LIMITS, compile_workers=1) as measurer:
-        (outcome,) = measurer.measure([bad.candidate(bad.ENDLESS)], hostile.QUICK)
+        (outcome,) = measurer.measure([bad.candidate(bad.ENDLESS)], hostile.SHORT)
         assert outcome is not None
         assert outcome.measurement.status is Status.TIMED_OUT
     assert hostile.eventually(lambda: hostile.children() <= before)
