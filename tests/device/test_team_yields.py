@@ -224,6 +224,33 @@ def test_run_beside_others_is_by_the_team_or_alone_as_was_faster(
     assert sum(teams[3:]) == by_team - (by_team > 15)
 
 
+def test_pause_of_the_process_keeps_no_plan_from_the_faster_way_for_long(system: System) -> None:
+    """A process may be stopped in any run: here for ten seconds, in the first by the caller alone
+    and in a later one.
+    """
+    played = system.team((0, 1))
+    system.still = {1}
+    plan, teams = _plan(played), []
+    before = [0]
+
+    def share(tid: int) -> None:
+        teamed = played.generation != before[0]
+        before[0] = played.generation
+        if tid == 0:
+            system.ns += 3000 if teamed else 500
+            if not teamed and teams.count(False) in (0, 50):
+                system.ns += 10**10
+            teams.append(teamed)
+            if teamed:
+                played.claim(1)
+
+    played.on_share, system.on_sleep = share, lambda: played.finish(1)
+    for _ in range(600):
+        system.call("tg_plan_run", played.team, plan.address, 1)
+    assert sum(teams[:300]) < 270
+    assert sum(teams[300:]) < 25
+
+
 def test_run_of_the_team_in_which_no_helper_was_late_ends_running_alone(system: System) -> None:
     played = system.team((0, 1))
     system.still = {1}

@@ -77,9 +77,9 @@ takes to wake them.
 _STILL = 256
 """Pauses in which the clock of a thread that runs goes on."""
 
-_TURNS, _MEAN = 16, 4
-"""Runs of a plan, beside others, of which one is by the slower way, at least; the weight of what was
-before.
+_TURNS, _MOST_TURNS, _MEAN = 16, 256, 4
+"""Runs of a plan, beside others, of which one is by the slower way, at least and at most; the weight
+of what was before, and the most times that a run counts as, which a pause of the process may be in.
 """
 
 _GENERATION, _SLEEPERS, _HELD_UP, _ARRIVED, _OPENED = 64, 128, 132, 192, 256
@@ -562,6 +562,7 @@ def _(f: Writer, team: Value, plan: Value, n: Value) -> None:
     means = f.load("i64", by_team), f.load("i64", by_caller)
     most, least = (f.call("i64", f"llvm.{x}.i64", *means) for x in ("umax", "umin"))
     every = f.call("i64", "llvm.umax.i64", most // (least + 1), f.constant("i64", _TURNS))
+    every = f.call("i64", "llvm.umin.i64", every, f.constant("i64", _MOST_TURNS))
     alone = (means[0] > means[1]) ^ (turn % every).equals(0)
     f.store(f.cast("zext", alone, "i64"), team_alone)
     start = _now(f)
@@ -571,7 +572,9 @@ def _(f: Writer, team: Value, plan: Value, n: Value) -> None:
     with f.when(ran.equals(0)):
         f.give(ran)
     before = f.load("i64", mean)
-    known = (before * (_MEAN - 1) + took) // _MEAN
+    counted = f.call("i64", "llvm.umin.i64", took, before * _MEAN)
+    known = (before * (_MEAN - 1) + counted) // _MEAN
+    known = f.call("i64", "llvm.umin.i64", known, took * _MEAN)
     f.store(f.select(before.equals(0), took, known), mean)
     with f.when(alone.equals(0)):
         f.store(f.load("i32", team_late, "monotonic"), late)
