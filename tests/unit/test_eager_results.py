@@ -524,3 +524,12 @@ def test_views_of_one_element_are_arrays() -> None:
         assert found.shape == ()
         found[...] = 9.0
         assert view.numpy() != 9
+
+
+def test_result_that_lies_in_another_order_does_so_each_time() -> None:
+    """A reshape of it is a copy, also of the third."""
+    x, y = tg.Tensor(np.ones((2, 3, 4), np.float32)), tg.Tensor(np.ones((3, 5), np.float32))
+    for _ in range(4):
+        result = tg.einsum("bij,ik->bkj", x, y)
+        result.reshape(-1)[0] = 9.0
+        np.testing.assert_array_equal(result.numpy(), np.full((2, 5, 4), 3.0, np.float32))

@@ -84,6 +84,12 @@ class Aliased(Handle):
             self._renew()
         return self.held
 
+    @property
+    def in_order(self) -> bool:
+        """True if its elements follow each other in memory, as those of no view do."""
+        strides = _strides(self)
+        return strides is None or _follow(strides, self.shape)
+
     def settle(self) -> None:
         """Decide that it is a view, or a copy, which is its own root."""
         if not self.undecided:
@@ -267,9 +273,7 @@ def _strides(x: Handle) -> Strides | None:
     if move is graph.reshape:
         return _reshaped(shape, before, after)
     if move is graph.contiguous or move is movement.ravel:
-        wanted = zip(before, _row_major(shape), shape, strict=True)
-        in_order = 0 in shape or all(a == b for a, b, extent in wanted if extent > 1)
-        return _row_major(after) if in_order else None
+        return _row_major(after) if _follow(before, shape) else None
     if move is graph.permute:
         return tuple(before[a] for a in args[0])
     if move is movement.diagonal:
@@ -286,6 +290,12 @@ def _strides(x: Handle) -> Strides | None:
         steps = (s * stride if d == dim else s for d, s in enumerate(before))
         return (*steps, before[dim] * dilation)
     return before
+
+
+def _follow(strides: Strides, shape: tuple[int, ...]) -> bool:
+    """True if elements follow each other in memory."""
+    wanted = zip(strides, _row_major(shape), shape, strict=True)
+    return 0 in shape or all(a == b for a, b, extent in wanted if extent > 1)
 
 
 def _row_major(shape: tuple[int, ...]) -> Strides:

@@ -394,6 +394,8 @@ class _Call:
             return _OTHER
         if any(_shares(x, (*operands, *listed[:i])) for i, x in enumerate(listed)):
             return _OTHER  # a write to one would be seen in another
+        if any(type(x) is Handle.viewed and not x.in_order for x in listed):
+            return _OTHER  # a reshape of it is a copy
         holder = type(found) if isinstance(found, tuple) else None
         results = _Results(holder, tuple(Known(x.shape, x.dtype) for x in listed))
         try:
