@@ -23,7 +23,7 @@ from tunegrad.frontend import Tensor, grad
 from tunegrad.ir.dtypes import F32, F64, I8, I32, U8, DType
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value
 from tunegrad.ir.folding import fold_constants
-from tunegrad.ir.fusion import schedule
+from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.fusion.axes import merge_axes, normalized, split_axes, viewed
 from tunegrad.ir.graph import reduce
 from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index
@@ -341,13 +341,7 @@ def on_floats(rng: random.Random) -> None:
         inputs = {"x": small_bytes(rng, given, x.dtype)}
         (want,) = run_schedule(plan, inputs)
         for variant in (v for v in variants_of(kernel) if v.startswith("floats")):
-            made = rewrite(plan, {kernel.key: variant})
-            made.verify()
-            for group in groups_of(made):
-                validate_group(group, group.cone())
-            for launch in made.launches:
-                verify_kernel(launch.kernel)
-            (got,) = run_schedule(made, inputs)
+            (got,) = run_schedule(_verified(plan, kernel, variant), inputs)
             off = 0.0 if variant == "floats" else 1e-5 * np.ptp(want)
             assert (np.abs(got - want) <= off).all(), f"{variant} of {kernel}"
             found.add(variant)
@@ -357,6 +351,17 @@ def on_floats(rng: random.Random) -> None:
         kept = replace(kernel, stages=(*kernel.reduces, replace(store, expr=both)))
         assert not [v for v in variants_of(kept) if v.startswith("floats")]
     assert found == {"floats", "floats_winograd2", "floats_winograd4"}, found
+
+
+def _verified(plan: LaunchPlan, kernel: Kernel, variant: str) -> LaunchPlan:
+    """The plan with a variant of a kernel; it is verified, and each group of launches validated."""
+    made = rewrite(plan, {kernel.key: variant})
+    made.verify()
+    for group in groups_of(made):
+        validate_group(group, group.cone())
+    for launch in made.launches:
+        verify_kernel(launch.kernel)
+    return made
 
 
 def in_halves(rng: random.Random) -> None:
@@ -397,13 +402,7 @@ def in_halves(rng: random.Random) -> None:
         assert {v.removeprefix("channels_last_") for v in names} == wanted, f"{names} of {kernel}"
         (want,) = run_schedule(plan, inputs)
         for variant in names:
-            made = rewrite(plan, {kernel.key: variant})
-            made.verify()
-            for group in groups_of(made):
-                validate_group(group, group.cone())
-            for launch in made.launches:
-                verify_kernel(launch.kernel)
-            (got,) = run_schedule(made, inputs)
+            (got,) = run_schedule(_verified(plan, kernel, variant), inputs)
             assert (got == want).all(), f"{variant} of {kernel}"
             found.append(variant.removeprefix("channels_last_"))
     assert min(found.count("halves"), found.count("exact_winograd4")) > 3, found

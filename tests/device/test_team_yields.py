@@ -195,15 +195,13 @@ def _plan(played: Played) -> LaunchTable:
     return LaunchTable([Launch(played.address, 0, 0, played.threads, True)])
 
 
-@pytest.mark.parametrize(
-    ("team_ns", "alone_ns", "by_team"), [(900, 500, 2), (500, 900, 29), (50_000, 500, 0)]
-)
-def test_run_beside_others_is_by_the_team_or_alone_as_was_faster(
-    system: System, team_ns: int, alone_ns: int, by_team: int
-) -> None:
+def _ways(system: System, runs: int, took_ns: Callable[[list[bool]], int]) -> list[bool]:
+    """Of each run of a plan, whose helper is late in the first, True where the team ran it.
+    ``took_ns``: the time of the last of these.
+    """
     played = system.team((0, 1))
     system.still = {1}
-    plan, teams = _plan(played), []
+    plan, teams = _plan(played), list[bool]()
     before = [0]
 
     def share(tid: int) -> None:
@@ -211,13 +209,23 @@ def test_run_beside_others_is_by_the_team_or_alone_as_was_faster(
         before[0] = played.generation
         if tid == 0:
             teams.append(teamed)
-            system.ns += team_ns if teamed else alone_ns
+            system.ns += took_ns(teams)
             if teamed:
                 played.claim(1)
 
     played.on_share, system.on_sleep = share, lambda: played.finish(1)
-    for _ in range(33):
+    for _ in range(runs):
         system.call("tg_plan_run", played.team, plan.address, 1)
+    return teams
+
+
+@pytest.mark.parametrize(
+    ("team_ns", "alone_ns", "by_team"), [(900, 500, 2), (500, 900, 29), (50_000, 500, 0)]
+)
+def test_run_beside_others_is_by_the_team_or_alone_as_was_faster(
+    system: System, team_ns: int, alone_ns: int, by_team: int
+) -> None:
+    teams = _ways(system, 33, lambda teams: team_ns if teams[-1] else alone_ns)
     # the first is late, the next tries the team, the third the caller
     # then 1 of 16 is the other, or 1 of 99
     assert teams[:3] == [True, True, False]
@@ -228,25 +236,12 @@ def test_pause_of_the_process_keeps_no_plan_from_the_faster_way_for_long(system:
     """A process may be stopped in any run: here for ten seconds, in the first by the caller alone
     and in a later one.
     """
-    played = system.team((0, 1))
-    system.still = {1}
-    plan, teams = _plan(played), []
-    before = [0]
 
-    def share(tid: int) -> None:
-        teamed = played.generation != before[0]
-        before[0] = played.generation
-        if tid == 0:
-            system.ns += 3000 if teamed else 500
-            if not teamed and teams.count(False) in (0, 50):
-                system.ns += 10**10
-            teams.append(teamed)
-            if teamed:
-                played.claim(1)
+    def took_ns(teams: list[bool]) -> int:
+        stopped = not teams[-1] and teams.count(False) in (1, 51)
+        return (3000 if teams[-1] else 500) + 10**10 * stopped
 
-    played.on_share, system.on_sleep = share, lambda: played.finish(1)
-    for _ in range(600):
-        system.call("tg_plan_run", played.team, plan.address, 1)
+    teams = _ways(system, 600, took_ns)
     assert sum(teams[:300]) < 270
     assert sum(teams[300:]) < 25
 

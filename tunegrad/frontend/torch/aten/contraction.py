@@ -65,15 +65,24 @@ def _flash_for_cpu(
     return found, None
 
 
-def _flash_for_cuda(
-    query: Tensor, key: Tensor, value: Tensor, dropout_p: float = 0.0, is_causal: bool = False,
-    return_debug_mask: bool = False, *, scale: float | None = None,
+def _on_cuda(
+    query: Tensor, key: Tensor, value: Tensor, attn_bias: Tensor | None, dropout_p: float,
+    is_causal: bool, return_debug_mask: bool, scale: float | None,
 ) -> tuple[Any, ...]:  # fmt: skip
     """The results behind the first are for the backward pass: two are the lengths of sequences."""
     if return_debug_mask:
         raise unsupported("scaled_dot_product_attention", "return_debug_mask")
-    found, _ = _flash_for_cpu(query, key, value, dropout_p, is_causal, scale=scale)
+    found, _ = _flash_for_cpu(
+        query, key, value, dropout_p, is_causal, attn_mask=attn_bias, scale=scale
+    )
     return found, None, None, None, query.shape[-2], key.shape[-2], None, None, None
+
+
+def _flash_for_cuda(
+    query: Tensor, key: Tensor, value: Tensor, dropout_p: float = 0.0, is_causal: bool = False,
+    return_debug_mask: bool = False, *, scale: float | None = None,
+) -> tuple[Any, ...]:  # fmt: skip
+    return _on_cuda(query, key, value, None, dropout_p, is_causal, return_debug_mask, scale)
 
 
 def _efficient_for_cuda(
@@ -81,10 +90,7 @@ def _efficient_for_cuda(
     dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
 ) -> tuple[Any, ...]:  # fmt: skip
     del compute_log_sumexp
-    found, _ = _flash_for_cpu(
-        query, key, value, dropout_p, is_causal, attn_mask=attn_bias, scale=scale
-    )
-    return found, None, None, None
+    return _on_cuda(query, key, value, attn_bias, dropout_p, is_causal, False, scale)[:4]
 
 
 def _cudnn(
@@ -93,11 +99,7 @@ def _cudnn(
     scale: float | None = None,
 ) -> tuple[Any, ...]:  # fmt: skip
     del compute_log_sumexp
-    _, *rest = _flash_for_cuda(query, key, value, dropout_p, is_causal, return_debug_mask)
-    found, _ = _flash_for_cpu(
-        query, key, value, dropout_p, is_causal, attn_mask=attn_bias, scale=scale
-    )
-    return found, *rest
+    return _on_cuda(query, key, value, attn_bias, dropout_p, is_causal, return_debug_mask, scale)
 
 
 def _layers(
