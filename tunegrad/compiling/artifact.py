@@ -505,7 +505,7 @@ _behind: ContextVar[bool] = ContextVar("_behind", default=False)
 
 @contextmanager
 def behind() -> Iterator[None]:
-    """In here this thread works for nobody who waits: what compiles for others goes first."""
+    """In here this thread compiles what no caller waits for: what compiles for one goes first."""
     token = _behind.set(True)
     try:
         yield
