@@ -138,6 +138,16 @@ def test_blocks_have_their_own_scales(name: str) -> None:
     agree(proto("DequantizeLinear", inputs, **attributes), inputs)
 
 
+@pytest.mark.parametrize("opset", [13, 22])
+def test_selu_of_halves_near_zero_is_near_zero(opset: int) -> None:
+    """alpha * exp(0) was rounded to halves before alpha was taken off."""
+    inputs = {"x": np.array([0.0, -0.0, -1e-4, 1e-4, -2.0], np.float16)}
+    (made,) = found(proto("Selu", inputs, opset=opset), inputs)
+    x = inputs["x"].astype(np.float64)
+    want = 1.0507009873554805 * np.where(x > 0, x, 1.6732632423543772 * np.expm1(x))
+    np.testing.assert_allclose(made, want, rtol=2e-3, atol=0)
+
+
 def test_codes_are_moved_and_nothing_else() -> None:
     x = np.arange(12).reshape(3, 4).astype(np.float32).astype(ml_dtypes.float8_e4m3fn)
     agree(proto("Transpose", {"x": x}), {"x": x})

@@ -260,10 +260,10 @@ ELEMENTWISE: dict[str, Callable[[NodeView], Any]] = {
     "Mod": lambda n: (Tensor.fmod if n.get("fmod", 0) else Tensor.remainder)(n(0), n(1)),
     "PRelu": lambda n: where(n(0) < 0, n(0) * n(1), n(0)),
     "Pow": _pow,
-    "Selu": lambda n: where(
-        n(0) > 0, n(0), n(0).exp() * n.get("alpha", 1.67326319217681884765625)
-        - n.get("alpha", 1.67326319217681884765625)
-    ) * n.get("gamma", 1.05070102214813232421875),
+    "Selu": lambda n: (
+        n(0).elu(n.get("alpha", 1.67326319217681884765625))
+        * n.get("gamma", 1.05070102214813232421875)
+    ),
     "Shrink": _shrink,
     "Softplus": lambda n: n(0).softplus(),
     "Sum": _many(Tensor.add),
