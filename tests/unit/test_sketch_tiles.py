@@ -120,9 +120,9 @@ def test_one_short_loop_is_not_asked_about() -> None:
     assert not [d for d in made.trace if d.name == "last two"]
 
 
-def test_two_units_have_ten_sums_in_flight() -> None:
+def test_two_units_have_twelve_sums_in_flight() -> None:
     product = Tensor.input("x", (512, 512)) @ Tensor.input("w", (512, 512))
-    for fmas, least in ((1, 8), (2, 10)):
+    for fmas, least in ((1, 8), (2, 12)):
         rows, vectors = defaults(product, replace(NARROW, fmas_per_cycle=fmas)).tiles()[0]
         assert rows * vectors >= least
 
@@ -183,19 +183,34 @@ def test_tiles_split_evenly_over_threads_and_their_panel_stays_in_the_second_cac
     assert defaults(y, target).tiles()[0][1] == vectors
 
 
-def test_padded_image_is_copied_where_taps_stay_a_loop_and_two_multiply_adds_start() -> None:
-    w = Tensor.constant(np.ones((128, 128, 3, 3), np.float32))
-    image = Tensor.input("x", (1, 30, 30, 128)).permute(0, 3, 1, 2)
-
-    def made(stride: int, target: Target) -> Defaults:
+def test_padded_image_is_copied_where_taps_are_many_and_two_multiply_adds_start() -> None:
+    def made(taps: int, stride: int, target: Target) -> Defaults:
+        w = Tensor.constant(np.ones((128, 128, taps, taps), np.float32))
+        image = Tensor.input("x", (1, 30, 30, 128)).permute(0, 3, 1, 2)
         y = image.conv2d(w, stride=stride, padding=1)
         return defaults(y.permute(0, 2, 3, 1).contiguous(), target)
 
-    assert made(2, replace(SERVER, threads=1)).pads
-    assert not made(2, replace(SERVER, threads=2)).pads  # one would copy, and the other wait
-    assert not made(2, AVX512).pads
-    assert not made(1, SERVER).pads
-    assert len(made(1, SERVER).taps) == 1
+    assert made(5, 1, replace(SERVER, threads=1)).pads
+    assert not made(5, 1, replace(SERVER, threads=2)).pads  # one would copy, and the other wait
+    assert not made(5, 1, AVX512).pads
+    for stride in (1, 2):
+        assert not made(3, stride, replace(SERVER, threads=1)).pads
+        assert len(made(3, stride, SERVER).taps) == 1
+
+
+@pytest.mark.parametrize(("side", "stride", "fold"), [(28, 2, 2), (24, 2, 1)])
+def test_rows_of_an_image_share_a_tile_where_its_columns_leave_sums_short_of_twelve(
+    side: int, stride: int, fold: int
+) -> None:
+    """Of 14 columns: 5 by 2 vectors are ten sums, twice 3 by 2 twelve. 12 columns are twice six."""
+    w = Tensor.constant(np.ones((256, 128, 3, 3), np.float32))
+    image = Tensor.input("x", (1, side, side, 128)).permute(0, 3, 1, 2)
+    y = image.conv2d(w, stride=stride, padding=1).permute(0, 2, 3, 1).contiguous()
+    target = replace(NARROW, threads=1)
+    made = Space(kernel(y), target).defaults()[0]
+    taken = {d.name: d.choice for d in made.trace}
+    assert taken.get("fold", 0) == fold - 1
+    Space(kernel(y), target).lower(made)
 
 
 def test_cores_of_different_tables_get_different_schedules_of_one_kernel() -> None:

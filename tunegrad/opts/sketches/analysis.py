@@ -36,6 +36,7 @@ class Access:
     nbytes: int
     indirect: bool = False
     boxed: bool = True
+    guards: tuple[frozenset[str], ...] = ()
     _by_axis: dict[str, int | None] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -115,7 +116,16 @@ def _accesses(kernel: Kernel, stage: Stage, given: Sequence[Range]) -> tuple[Acc
             masked = not valid.always
             boxed = all(any(d.terms == r.index.terms for d in x.index) for r in x.valid)
             found.append(
-                Access(x.param, param.role, strides, masked, param.nbytes, indirect, boxed)
+                Access(
+                    x.param,
+                    param.role,
+                    strides,
+                    masked,
+                    param.nbytes,
+                    indirect,
+                    boxed,
+                    tuple(r.index.names() for r in valid),
+                )
             )
     return tuple(found)
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 from math import gcd, prod
 
 from tunegrad.ir.expr import Apply, Op
@@ -47,7 +48,8 @@ from .analysis import (
 class Operands:
     """The loads of the first reduction (of the stores, without one) and the register tile.
 
-    ``lane`` and ``row`` are the axes of the tile, ``width`` its lanes. ``strip`` is the axis that
+    ``lane`` and ``row`` are the axes of the tile, ``width`` its lanes. Rows of ``above`` may be in
+    it, too, as those of an image above columns. ``strip`` is the axis that
     goes on where that of the lanes ends, after one vector: blocks of channels. ``streamed`` are
     loads of what a core's own caches do not hold. ``reused``: an operand is read again for every
     row. ``skinny``: few rows meet a large operand of the lanes. ``decisive`` are axes that decide
@@ -61,6 +63,7 @@ class Operands:
     lane: Axis
     width: int
     row: Axis | None
+    above: Axis | None
     strip: Axis | None
     streamed: tuple[Access, ...]
     reused: bool
@@ -129,6 +132,8 @@ def operands_of(kernel: Kernel, target: Target, lane: Axis, row: Axis | None) ->
     strip: Axis | None = None
     if row is not None and kernel.reduces and lane.extent == width >= target.lanes(4):
         strip = _strip([a for a in _shared(kernel) if a not in (lane, row)], lane, found)
+    taken = (lane, row, strip)
+    above = next((a for a in _reused_along(kernel, lane) if reused and a not in taken), None)
     return Operands(
         kernel,
         target,
@@ -137,6 +142,7 @@ def operands_of(kernel: Kernel, target: Target, lane: Axis, row: Axis | None) ->
         lane,
         width,
         row,
+        above,
         strip,
         streamed,
         reused,
@@ -210,11 +216,16 @@ def _lane_axes(kernel: Kernel, least: int) -> list[Axis]:
 def _row_axes(kernel: Kernel, lane: Axis) -> list[Axis]:
     """Axes for the rows: those that an operand of the lanes ignores, then long ones first."""
     candidates = [a for a in _shared(kernel) if a is not lane]
-    of_lanes = [x for x in _loads(kernel) if x.depends(lane.name)]
-    reuse = [a for a in candidates if any(not x.depends(a.name) for x in of_lanes)]
-    near = sorted(reuse, key=lambda a: (a.extent < 4, output_stride(kernel, a.name) or 1 << 40))
-    ranked = near or candidates[-1:]
+    ranked = _reused_along(kernel, lane) or candidates[-1:]
     return [*ranked, *(a for a in candidates if a not in ranked)]
+
+
+def _reused_along(kernel: Kernel, lane: Axis) -> list[Axis]:
+    """Axes that an operand of the lanes ignores, long ones first."""
+    of_lanes = [x for x in _loads(kernel) if x.depends(lane.name)]
+    others = [a for a in _shared(kernel) if a is not lane]
+    found = [a for a in others if any(not x.depends(a.name) for x in of_lanes)]
+    return sorted(found, key=lambda a: (a.extent < 4, output_stride(kernel, a.name) or 1 << 40))
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +233,7 @@ class Nest:
     """Loop names by role, outer before inner; "" where there is none.
 
     ``k`` is the outer block of the longest reduce axis, ``others`` are shared axes that are in no
-    register tile, ``registers`` the loops of the tile: rows, vectors, lanes.
+    register tile, ``registers`` the loops of the tile: rows above, rows, vectors, lanes.
     """
 
     k: str
@@ -230,7 +241,7 @@ class Nest:
     rows: tuple[str, str]
     lanes: tuple[str, str]
     reduces: tuple[str, ...]
-    registers: tuple[str, str, str]
+    registers: tuple[str, str, str, str]
 
     @property
     def tile(self) -> list[str]:
@@ -252,6 +263,14 @@ class Defaults(ABC):
     @abstractmethod
     def tiles(self) -> Sequence[tuple[int, int]]:
         """(rows, vectors) of the register tile, best first."""
+
+    def folded(self) -> tuple[tuple[int, int], int]:
+        """The best tile, and how many rows of the axis ``above`` are in it, each as wide."""
+        return self.tiles()[0], 1
+
+    def folds(self, tile: tuple[int, int]) -> Sequence[int]:  # noqa: ARG002
+        """How many rows of the axis ``above`` a tile can hold."""
+        return (1,)
 
     def lane_block(self, sizes: Sequence[int]) -> int:  # noqa: ARG002  # an defaults may look at them
         """The cache block of the lanes."""
@@ -291,9 +310,13 @@ def nearest(sizes: Sequence[int], want: int) -> int:
     return min(range(len(sizes)), key=lambda i: abs(sizes[i] - want))
 
 
-_IN_FLIGHT, _LATENCY = 8.0, 5.0
-"""Multiply-adds that hide each other's latency, at the least, and cycles of one: two units want
-ten. With vectors of 32 bytes a tile of 4 x 2 reached 112 GFLOP/s of 512 x 512 x 512, of 6 x 2 121.
+_IN_FLIGHT = 8.0
+"""Multiply-adds that hide each other's latency, at the least."""
+
+_STEADY, _LATE = 6, 0.7
+"""Multiply-adds in flight, for each that starts in a cycle, with which a step takes no longer than
+they do, and what fewer take longer. With two a cycle, vectors of 32 bytes and all in the first
+cache, steps of 6, 8, 9, 10 and 12 took the time of 8.3, 8.7, 9.6, 10.7 and 12.0.
 """
 
 _STEP = 0.02
@@ -302,6 +325,12 @@ _STEP = 0.02
 _MOST_ROWS = (*range(1, 17), 20, 24, 28)
 
 _MOST_VECTORS = (1, 2, 3, 4, 6, 8)
+
+
+_MOST_FOLDS = 4
+
+_FOLDED = 0.97
+"""Share of the time of a tile of one row that one of several has to take."""
 
 
 def tiles(rows: int, vectors: int, registers: int, parts: int = 1) -> list[tuple[int, int]]:
@@ -324,10 +353,11 @@ class Sweep:
     Tiles of at most ``ways`` rows come first, then those of at most ``held`` vectors, which the
     second cache holds. A tile of more than ``near`` vectors reads them from there, each in the time
     of ``far`` multiply-adds. The sweep is split over ``threads`` by the tiles of an axis, or by one
-    of the ``others``' extents.
+    of the ``others``' extents. A tile may hold several of ``above`` such rows.
     """
 
     rows: int
+    above: int
     vectors: int
     registers: int
     ways: int
@@ -345,25 +375,45 @@ def products_ranked(s: Sweep) -> Sequence[tuple[int, int]]:
     """Register tiles of a product by the time of a sweep."""
 
     def rank(tile: tuple[int, int]) -> tuple[bool, bool, float, int, int]:
-        flight, far = max(_IN_FLIGHT, _LATENCY * s.fmas), s.far if tile[1] > s.near else 0.0
-        cost = _sweep_cost(tile, max(1, s.rows), s.vectors, far, flight)
-        loops = (-(-s.rows // tile[0]), -(-s.vectors // tile[1]), *s.others)
-        even = max((balance(n, s.threads) for n in loops if n > 1), default=1.0)
-        return tile[0] > s.ways, tile[1] > s.held, round(cost / even, 6), sum(tile), -tile[0]
+        cost = round(_sweep_cost(s, tile, 1), 6)
+        return tile[0] > s.ways, tile[1] > s.held, cost, sum(tile), -tile[0]
 
     return tuple(sorted(tiles(s.rows, s.vectors, s.registers, s.parts), key=rank))
 
 
-def _sweep_cost(
-    tile: tuple[int, int], extent: int, vectors: int, far: float, flight: float
-) -> float:
+def folds(s: Sweep, tile: tuple[int, int]) -> list[int]:
+    """Rows above that a tile can hold: its own is one."""
+    rows, vectors = tile
+    most = min(s.above, (s.registers - s.parts * (vectors + 1)) // (rows * vectors))
+    return [1, *(n for n in range(2, min(most, _MOST_FOLDS) + 1) if n * rows <= s.ways)]
+
+
+@lru_cache(maxsize=512)
+def fold_ranked(s: Sweep) -> tuple[tuple[int, int], int]:
+    """The best tile with the rows above that it holds: one, unless several are clearly faster."""
+    best = products_ranked(s)[0]
+    least = _FOLDED * _sweep_cost(s, best, 1)
+    every = tiles(s.rows, s.vectors, s.registers, s.parts)
+    found = [(t, n) for t in every if t[1] <= s.held for n in folds(s, t)[1:]]
+    costs = [(_sweep_cost(s, t, n), n, sum(t), t) for t, n in found]
+    cost, fold, _, tile = min(costs, default=(least, 1, 0, best))
+    return (tile, fold) if cost < least else (best, 1)
+
+
+def _sweep_cost(s: Sweep, tile: tuple[int, int], fold: int) -> float:
     """Time for all tiles in multiply-adds of a vector; a load takes as long as one."""
+    far = s.far if tile[1] > s.near else 0.0
     total = 0.0
-    for rows, uses in _parts(extent, tile[0]):
-        for cols, times in _parts(vectors, tile[1]):
-            busy = max(rows * cols * 1.0, rows + cols, flight, cols * far)
-            total += uses * times * (busy + _STEP * (rows + cols))
-    return total
+    for (high, again), (wide, uses), (cols, times) in product(
+        _parts(s.above, fold), _parts(max(1, s.rows), tile[0]), _parts(s.vectors, tile[1])
+    ):
+        rows = high * wide
+        late = _LATE * (rows * cols < _STEADY * s.fmas)
+        busy = max(rows * cols + late, rows + cols, _IN_FLIGHT, cols * far)
+        total += again * uses * times * (busy + _STEP * (rows + cols))
+    loops = (-(-s.rows // tile[0]), -(-s.vectors // tile[1]), *s.others)
+    loops = (*loops, -(-s.above // fold))
+    return total / max((balance(n, s.threads) for n in loops if n > 1), default=1.0)
 
 
 def _parts(extent: int, size: int) -> list[tuple[int, int]]:
@@ -396,11 +446,20 @@ def taps_of(o: Operands) -> tuple[str, ...]:
     padded = [x for x in o.found if x.masked and x.stride(row)]
 
     def moves(a: Axis) -> bool:
-        return any(x.stride(a.name) == x.stride(row) for x in padded)
+        return any({a.name, row} <= names for x in padded for names in x.guards)
 
     return tuple(
         a.name for a in o.reduces if a.extent <= _TAPS and a.name not in o.decisive and moves(a)
     )
+
+
+def _by_taps(o: Operands, taps: Sequence[str]) -> bool:
+    """True if rows are one tap apart. In steps of two, taps left as loops took 0.96 to 1.01 of the
+    time of those written out with vectors of 32 bytes, and an image copied with its padding 0.98
+    to 1.03.
+    """
+    row = "" if o.row is None else o.row.name
+    return any(x.masked and x.stride(row) == x.stride(t) for x in o.found for t in taps)
 
 
 def unrolled(
@@ -428,7 +487,8 @@ def unrolled(
     if window and ask.pick("window", [False, True], int(not o.reused)):
         return [Unroll(x) for x in steps]
     taps = [] if padded else [x for x in steps[:-1] if x in defaults.taps]
-    whole = o.target.fmas_per_cycle == 1 or o.widened  # taps written out would share halves
+    # taps written out would share halves; a window in steps of two has padding at one end alone
+    whole = o.target.fmas_per_cycle == 1 or o.widened or not _by_taps(o, taps)
     if bool(taps) and ask.pick("taps", [True, False], int(whole)):
         return [Unroll(x) for x in taps]
     last = [x for x in steps[-1:] if x == nest.reduces[-1] and x in short]
@@ -459,18 +519,30 @@ class Products(Defaults):
 
     def tiles(self) -> Sequence[tuple[int, int]]:
         """(rows, vectors), ranked by the time of a full sweep in multiply-adds of a vector."""
+        return products_ranked(self.sweep())
+
+    def folded(self) -> tuple[tuple[int, int], int]:
+        """The tile of the fastest sweep."""
+        return fold_ranked(self.sweep())
+
+    def folds(self, tile: tuple[int, int]) -> Sequence[int]:
+        """As many as its sums leave registers for."""
+        return folds(self.sweep(), tile)
+
+    def sweep(self) -> Sweep:
+        """The sweep of the axes."""
         o, t = self.operands, self.operands.target
         crowded = any(self._of_rows(x) and not x.depends(o.lane.name) for x in o.streamed)
         ways = t.streams if crowded and not self._apart else o.rows
         far = t.vector_bytes * t.fmas_per_cycle / t.l2_bytes_per_cycle
         near, parts = self._near_vectors(), 1 + o.widened
-        others = tuple(a.extent for a in o.kernel.axes if a not in (o.lane, o.row, o.strip))
+        above = 1 if o.above is None else o.above.extent
+        taken = (o.lane, o.row, o.strip, o.above)
+        others = tuple(a.extent for a in o.kernel.axes if a not in taken)
         held = max(1, t.l2_bytes // (4 * o.width * (self._block() or o.steps)))
-        return products_ranked(
-            Sweep(
-                o.rows, o.vectors, o.registers, ways, near, far, t.fmas_per_cycle, parts, held,
-                t.threads, others,
-            )
+        return Sweep(
+            o.rows, above, o.vectors, o.registers, ways, near, far, t.fmas_per_cycle, parts, held,
+            t.threads, others,
         )  # fmt: skip
 
     def row_block(self, sizes: Sequence[int]) -> int:
@@ -709,7 +781,9 @@ _OTHER_BLOCK = 64
 """Points of a block of an axis that is in no register tile, at most."""
 
 
-def split(defaults: Defaults, tile: tuple[int, int], levels: Levels, ask: Recorder) -> Nest:
+def split(
+    defaults: Defaults, tile: tuple[int, int], fold: int, levels: Levels, ask: Recorder
+) -> Nest:
     """Asks for every block, splits the axes and says what the loops are for."""
     o = defaults.operands
     lanes = _split_lanes(defaults, tile[1], levels, ask)
@@ -719,9 +793,11 @@ def split(defaults: Defaults, tile: tuple[int, int], levels: Levels, ask: Record
         block = ask.pick("row.block", sizes, defaults.row_block(sizes))
         rows = levels.split(o.row.name, (block, tile[0]))
     rest = [a for a in o.kernel.axes if a.extent > 1 and a not in (o.lane, o.row, o.strip)]
-    others = tuple(_split_other(o, a, levels, ask) for a in rest)
+    splits = [_split_other(o, a, fold if a is o.above else 1, levels, ask) for a in rest]
+    others = tuple((names[0], names[1]) for names in splits)
+    above = next((names[2] for a, names in zip(rest, splits, strict=True) if a is o.above), "")
     k, inner = _split_reduces(defaults, levels, ask)
-    registers = rows[2], lanes[2], lanes[3]
+    registers = above, rows[2], lanes[2], lanes[3]
     return Nest(k, others, (rows[0], rows[1]), (lanes[0], lanes[1]), inner, registers)
 
 
@@ -738,15 +814,19 @@ def _split_lanes(defaults: Defaults, vectors: int, levels: Levels, ask: Recorder
     return levels.split(o.lane.name, (block, unit, o.width))
 
 
-def _split_other(o: Operands, axis: Axis, levels: Levels, ask: Recorder) -> tuple[str, str]:
-    """Blocks a shared axis that is in no register tile."""
-    options = [0, *[d for d in range(2, min(axis.extent, _OTHER_BLOCK + 1)) if not axis.extent % d]]
+def _split_other(o: Operands, axis: Axis, fold: int, levels: Levels, ask: Recorder) -> list[str]:
+    """Blocks a shared axis of which ``fold`` points are in a register tile: loops outside, inside
+    and of the tile.
+    """
+    most = min(axis.extent, _OTHER_BLOCK + 1)
+    options = [0, *(d for d in range(2, most) if not axis.extent % d and not d % fold)]
     default = _window_block(o, axis, options)
     if _between_lanes(o, axis):
-        options, default = [*options, axis.extent], len(options)
+        options, default = [*options, -(-axis.extent // fold) * fold], len(options)
     block = ask.pick(f"{axis.name}.block", options, default)
-    names = levels.split(axis.name, (block,))
-    return names[0], names[1]
+    if fold == 1:
+        return [*levels.split(axis.name, (block,)), ""]
+    return levels.split(axis.name, (block, fold))
 
 
 def _between_lanes(o: Operands, axis: Axis) -> bool:
@@ -1005,10 +1085,13 @@ def _layout(x: Access, nest: Nest, order: list[str], at: str, form: str) -> tupl
 class _Known:
     """Consequences of the register tile's axes: the best tiles, the defaults for the kernel.
 
+    ``best`` is the default tile, and how many rows above are in it; ``sweep`` what they are for.
+
     ``whole`` is the same defaults where a tile holds all of the lanes' axis.
     """
 
     tiles: Sequence[tuple[int, int]]
+    best: tuple[tuple[int, int], int]
     defaults: Defaults
     whole: Defaults
 
@@ -1020,18 +1103,22 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
     lane, row = axes_of(kernel, target, ask)
     where = "tiles", target, lane.name, None if row is None else row.name
     known = once(kernel, where, lambda: _known(operands_of(kernel, target, lane, row)))
-    tile = ask.pick("tile", known.tiles)
+    best, above = known.best
+    tile = ask.pick("tile", known.tiles, known.tiles.index(best))
+    options = known.defaults.folds(tile)
+    fold = ask.pick("fold", options, options.index(above) if tile == best else 0)
     operands = known.defaults.operands
     whole = target.lanes(4) <= lane.extent <= tile[1] * operands.width
     defaults = known.whole if whole else known.defaults
     levels = Levels(kernel)
-    nest = split(defaults, tile, levels, ask)
+    nest = split(defaults, tile, fold, levels, ask)
     order = order_of(defaults, nest, ask)
     # Registers run innermost wherever they stand; before the reductions, no step on the way makes
     # partial sums.
     everything = (*order, *nest.tile, *nest.reduces)
     actions = [*levels.actions, *([Reorder(everything)] if len(everything) > 1 else [])]
     threads = threads_of(defaults, nest, order, levels, ask)
+    tile = tile[0] * fold, tile[1]
     stages = stages_of(defaults, nest, order, tile, ask)
     copied = {s.param for s in stages}
     padded = any(x.masked and x.param in copied for x in operands.found)
@@ -1049,10 +1136,11 @@ def defaults_of(operands: Operands) -> Defaults:
 
 def _known(operands: Operands) -> _Known:
     defaults = defaults_of(operands)
-    return _Known(defaults.tiles(), defaults, replace(defaults, run=operands.lane))
+    whole = replace(defaults, run=operands.lane)
+    return _Known(defaults.tiles(), defaults.folded(), defaults, whole)
 
 
 def _registers(nest: Nest, levels: Levels) -> list[Action]:
     """The rows and vectors of the register tile, and its lanes."""
-    rows, vectors, lanes = nest.registers
-    return [*levels.each(Upcast, rows, vectors), *levels.each(Vectorize, lanes)]
+    *several, lanes = nest.registers
+    return [*levels.each(Upcast, *several), *levels.each(Vectorize, lanes)]
