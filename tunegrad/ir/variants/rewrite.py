@@ -7,7 +7,7 @@
 A variant is a word: "direct" leaves a kernel as it is, "winograd2" and "winograd4" are the tile
 sizes of ``winograd``, "exact_winograd4" that of bytes, "channels_last" puts the kernel between
 copies, and "channels_last_winograd4" does both; "split64" and "split64x16" are the chunks and lanes
-of ``split``, "split_k4" the parts of ``split_k``; "im2col" is a copy of windows and a product.
+of ``split``, "split_k4" the parts of ``split_k``.
 "halves" are a product of bytes in 16 bits; "floats" and "floats_winograd4" are one on floats.
 """
 
@@ -33,7 +33,7 @@ from ..graph import ConstData, Node
 from ..kernel import Kernel, memoized
 from ..layout import Layout
 from ..target import Target
-from .convolutions import ChannelsLast, Im2col, Widened, channels_last, floats, halves, im2col
+from .convolutions import ChannelsLast, Widened, channels_last, floats, halves
 from .split import Split, split, split_k, splits_of, splits_of_k
 from .winograd import (
     EXACT_TILE,
@@ -48,7 +48,6 @@ from .winograd import (
 
 DIRECT = "direct"
 _MOVED = "channels_last"
-_GATHERED = "im2col"
 _FLOATS = "floats"
 _HALVES = "halves"
 _EXACT = f"exact_winograd{EXACT_TILE}"
@@ -74,14 +73,8 @@ def variants_of(kernel: Kernel) -> tuple[str, ...]:
     if moved is not None:
         names += [
             _MOVED,
-            *(
-                f"{_MOVED}_{v}"
-                for v in variants_of(moved.kernel)[1:]
-                if v != _GATHERED and not splits_k(v)
-            ),
+            *(f"{_MOVED}_{v}" for v in variants_of(moved.kernel)[1:] if not splits_k(v)),
         ]
-    if match_conv3x3(kernel) is None and im2col(kernel) is not None:
-        names.append(_GATHERED)
     if halves(kernel) is not None:
         names.append(_HALVES)
     wide = floats(kernel)
@@ -153,9 +146,6 @@ def _made(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
     halves = _split(kernel, variant)
     if halves is not None:
         return (halves.partial, halves.finish)
-    if variant == _GATHERED:
-        windows = _im2col(kernel)
-        return (windows.gather, windows.product)
     made = _winograd(kernel, variant, _names(kernel))
     weights = () if made.weights is None else (made.weights,)
     return (*weights, made.transform, made.product, made.finish)
@@ -183,13 +173,6 @@ def _channels_last(kernel: Kernel, variant: str) -> ChannelsLast:
     found = channels_last(kernel)
     if found is None:
         raise _no_variant(kernel, variant)
-    return found
-
-
-def _im2col(kernel: Kernel) -> Im2col:
-    found = im2col(kernel) if _GATHERED in variants_of(kernel) else None
-    if found is None:
-        raise _no_variant(kernel, _GATHERED)
     return found
 
 
@@ -273,8 +256,6 @@ class _Rewriting:
         halves = _split(launch.kernel, variant)
         if halves is not None:
             return self._halves(launch, halves)
-        if variant == _GATHERED:
-            return self._gathered(launch, _im2col(launch.kernel))
         made = _winograd(launch.kernel, variant, _names(launch.kernel))
         place = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
         at = place[made.conv.w.param]
@@ -345,12 +326,6 @@ class _Rewriting:
             Buffer(place, dtype, made.weights, row, "const", data.name, data, node=of)
         )
         return place
-
-    def _gathered(self, launch: Launch, made: Im2col) -> list[Launch]:
-        windows = self._add(made.gather, f"{self.buffers[launch.args[made.x]].name} windows")
-        args = [windows if i == made.x else a for i, a in enumerate(launch.args)]
-        gather = made.gather, (windows, launch.args[made.x])
-        return _launches(launch, gather, (made.product, args))
 
     def _halves(self, launch: Launch, made: Split) -> list[Launch]:
         partial = self._add(made.partial, made.partial.name)
