@@ -4,13 +4,17 @@ notices.
 
 from __future__ import annotations
 
+import ctypes
 import threading
 
 import llvmlite.binding as llvm
+import numpy as np
 import pytest
 
-from tunegrad.devices.host.codegen import compile_llvm
+from tunegrad.devices.host import codegen
+from tunegrad.devices.host.codegen import compile_llvm, compile_quick
 from tunegrad.devices.host.facts import host_target
+from tunegrad.devices.host.loader import Library
 
 TEXT = """
 define void @k(ptr noalias %a, ptr noalias %b) {
@@ -68,3 +72,50 @@ def test_level_one_is_the_same_whoever_compiles_next_to_it():
     for t in threads:
         t.join()
     assert found == {level: {code} for level, code in alone.items()}
+
+
+QUICK = """
+define internal void @kernel.body(ptr %out) noinline {
+  %t1 = load i64, ptr %out
+  %t2 = mul nsw i64 %t1, FACTOR
+  %t3 = add i64 %t2, -3
+  %t4 = call i64 @llvm.smin.i64(i64 %t3, i64 MOST)
+  %t5 = getelementptr i8, ptr %out, i64 8
+  store i64 %t4, ptr %t5
+  %t6 = fdiv float 1.0, REAL
+  %t7 = getelementptr i8, ptr %out, i64 16
+  store float %t6, ptr %t7
+  ret void
+}
+define void @kernel(ptr %out) {
+  call void @kernel.body(ptr %out)
+  ret void
+}
+declare i64 @llvm.smin.i64(i64, i64)
+"""
+
+
+def quick(factor: int, most: int, real: float) -> list[float]:
+    """What the code of one text says, of 5."""
+    text = QUICK.replace("FACTOR", str(factor)).replace("MOST", str(most))
+    text = text.replace("REAL", f"0x{np.float64(real).view(np.uint64):016X}")
+    library = Library(compile_quick(text, host_target()), ["kernel"], {})
+    memory = np.array([5, 0, 0], np.int64)
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(library.addresses["kernel"])(memory.ctypes.data)
+    return [memory[1], memory[2:].view(np.float32)[0]]
+
+
+def test_texts_that_differ_in_constants_share_quick_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them has its own constants, whichever was compiled."""
+    compiled: list[str] = []
+
+    def counted(text, *settings, **more):
+        compiled.append(text)
+        return compile_llvm(text, *settings, **more)
+
+    monkeypatch.setattr(codegen, "compile_llvm", counted)
+    codegen._quick.cache_clear()
+    assert quick(7, 1000, 4.0) == [32, 0.25]
+    assert quick(1 << 40, 12, -0.5) == [12, -2.0]
+    assert quick(7, 1000, 4.0) == [32, 0.25]
+    assert len(compiled) == 1

@@ -1,6 +1,7 @@
 """The values of tensors, computed with default schedules; equal graphs share one plan.
 
-    first run      little work has quick code: rows and columns in loops, LLVM's level 0
+    first run      little work has quick code: rows and columns in loops, LLVM's level 0, one
+                   object for shapes that differ in constants alone
     second run     ``LATER`` compiles the default schedules beside the caller
     further runs   use them as soon as they are there
 
@@ -11,9 +12,10 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,7 +37,7 @@ from tunegrad.runtime import Runner
 if TYPE_CHECKING:
     from tunegrad.devices import Device, Engine
     from tunegrad.frontend import Known
-    from tunegrad.ir.kernel import Kernel
+    from tunegrad.ir.kernel import Axis, Kernel
     from tunegrad.opts import Action
 
 Array = NDArray[Any]
@@ -56,11 +58,16 @@ _FEW = 1 << 17
 5, a call on one thread took less up to 98,000 (softmax), 147,000 (addition), 295,000 (sums of rows)
 and 1,037,000 (product).
 """
-_SCALAR_WORK = 1 << 18
+_SCALAR_WORK = 1 << 20
 _OF_AN_AXIS = frozenset(("thread", "tile", "unroll", "upcast", "vectorize"))
 """Operations and elements of a kernel whose quick code may be its loops as they are, and actions
-that do nothing to another axis than theirs. In turns on a Zen 5 that saved 15 % of the first call
-of a product or an addition of up to so much, and cost 6 % of one of 786,000.
+that do nothing to another axis than theirs. In turns on two quiet cores of a Zen 5 that saved 1.5
+to 2.5 ms of the first call of a product (7 ms) or a convolution (13) of up to 750,000, and nothing
+of a product of a million.
+"""
+_FEW_TERMS = 16
+"""Terms of the smallest block in which lowering adds up a long sum (``opts.lowering.reductions``):
+blocks begin where they do in loops.
 """
 _CACHED_CALLS = 256
 _calls: dict[tuple[Known, tuple[int, ...]], tuple[Node, ...]] = {}
@@ -291,9 +298,12 @@ def _rolled(kernel: Kernel, schedule: str, device: Device) -> str:
         return schedule
     actions = Schedule.parse(schedule).actions
     sums = tuple(a.name for r in kernel.reduces for a in r.folds)
+    unrolled = {getattr(x, "axis") for x in actions if x.name == "unroll"}  # noqa: B009
 
     def leaves(x: Action) -> bool:
         """True where an action leaves sums as they are: innermost, and in one piece."""
+        if x.name == "unroll" and is_of_sum(x):
+            return all(_in_order(r.folds, unrolled) for r in kernel.reduces)
         if x.name == "reorder":
             order: tuple[str, ...] = getattr(x, "order")  # noqa: B009
             return order[len(order) - len(sums) :] == sums
@@ -311,6 +321,13 @@ def _rolled(kernel: Kernel, schedule: str, device: Device) -> str:
         process_compiler().program_hash(kernel, made, device)
         return made.text
     return schedule
+
+
+def _in_order(folds: Sequence[Axis], unrolled: Collection[str]) -> bool:
+    """True if a sum whose innermost axes are unrolled, few terms, is added up as in loops."""
+    last = [a.name in unrolled for a in folds]
+    terms = prod(a.extent for a in folds if a.name in unrolled)
+    return last == sorted(last) and terms <= _FEW_TERMS
 
 
 def _planned(nodes: tuple[Node, ...], engine: Engine) -> KeptPlan:

@@ -77,9 +77,10 @@ class CpuDevice:
             raise CompileFailure(
                 "illegal: inline assembly, by which a kernel may ask the system for anything"
             )
-        return bytes(
-            llvm().compile_llvm(lowered.text, self.target, self.opt_level, killable=killable)
-        )
+        text, target = lowered.text, self.target
+        if self.opt_level == 0:
+            return bytes(llvm().compile_quick(text, target, killable))
+        return bytes(llvm().compile_llvm(text, target, self.opt_level, killable=killable))
 
     def inspect(self, lowered: Lowered) -> Inspection:
         from tunegrad.devices.cpu.machine_code import code_facts, hot_loop

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal
 
 import llvmlite.binding as llvm
 
 from tunegrad.devices.lowered import with_source
-from tunegrad.errors import CompileFailure
+from tunegrad.errors import CompileFailure, InternalError
 from tunegrad.ir.target import Target
 
 OptLevel = Literal[0, 1, 2, 3]
@@ -86,6 +88,69 @@ def compile_llvm(
         raise CompileFailure(_message("emit", error, text)) from error
     watch("emit")
     return image
+
+
+_CONSTANT = re.compile(
+    r"(  %\S+ = (?:(?:(?:mul|add|sub|[us]div|[us]rem)(?: n[su]w)*|icmp \w+) i64 (?:\S+ )?"
+    r"|getelementptr (?!ptr)\w+, ptr \S+ i64 |call i64 @llvm\.[su]m\w\w\.i64\(i64 \S+ i64 "
+    r"|fdiv (float|double) \S+ ))(-?\d\d+|-?[2-9]|0x\w{16})(\)?|, %\S+)"
+)
+"""A line with a constant: what is before it, the type of a float, it, and what is behind. Not 0 and
+1 as an i64, which are no extents.
+"""
+
+_MARK = bytes.fromhex("7b1d5f3ac0e24689a95c07de31f4b862")
+"""What stands before the constants of an object."""
+
+
+def compile_quick(text: str, target: Target, killable: bool = False) -> bytes:
+    """``compile_llvm`` at level 0 of a rendered program, once for all texts that differ in
+    constants alone, as those of a kernel at several extents do.
+
+        %t5 = mul nsw i64 %v1, 24    -->    %apart0 = load i64, ptr getelementptr (.. @apart, .. 0)
+                                            %t5 = mul nsw i64 %v1, %apart0
+
+    Code generation does not look at such constants; they are put into its object. Raises as
+    ``compile_llvm``.
+    """
+    at = text.index("\n}\n", text.index("\n}\n") + 1)  # of the body, and of what calls it
+    lines: list[str] = []
+    held = bytearray(_MARK)
+    for line in text[:at].split("\n"):
+        found = _CONSTANT.fullmatch(line)
+        if found is not None:
+            before, kind, constant, behind = found.groups()
+            place = f"ptr getelementptr (i8, ptr @apart, i64 {len(held)})"
+            lines.append(f"  %apart{len(held)} = load {kind or 'i64'}, {place}")
+            line = f"{before}%apart{len(held)}{behind}"
+            held += _bytes_of(kind, constant)
+        lines.append(line)
+    head, tail = _quick("\n".join(lines) + text[at:], len(held), target, killable)
+    return head + held + tail
+
+
+def _bytes_of(kind: str | None, constant: str) -> bytes:
+    """A constant of LLVM's text in eight bytes of memory, a float in the first of them."""
+    if kind is None:
+        return struct.pack("<q", int(constant))
+    (value,) = struct.unpack(">d", bytes.fromhex(constant[2:]))
+    return struct.pack("<d" if kind == "double" else "<f4x", value)
+
+
+@lru_cache(maxsize=256)
+def _quick(form: str, size: int, target: Target, killable: bool) -> tuple[bytes, bytes]:
+    """The object of a text whose constants are apart: what is before them and what behind."""
+    mark = ", ".join(f"i8 {byte}" for byte in _MARK)
+    rest = f"[{size - len(_MARK)} x i8]"
+    table = (
+        f"@apart = internal externally_initialized constant {{ [16 x i8], {rest} }} "
+        f"{{ [16 x i8] [{mark}], {rest} zeroinitializer }}, align 16\n"
+    )
+    image = compile_llvm(f"{form}{table}", target, 0, killable=killable)
+    head, found, tail = image.partition(_MARK)
+    if not found or _MARK in tail:
+        raise InternalError(f"object of {len(image)} bytes: its constants are not found")
+    return head, tail[size - len(_MARK) :]
 
 
 def assembly(source: str | bytes, target: Target, opt_level: OptLevel = 2) -> str:
