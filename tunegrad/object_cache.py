@@ -75,7 +75,7 @@ class ObjectCache:
                     "object cache: %s is damaged; it is removed and compiled again", path
                 )
             with suppress(OSError):
-                self._path(key).unlink()
+                os.unlink(path)  # noqa: PTH108
             return None
         with suppress(OSError):
             os.utime(path)
@@ -85,15 +85,16 @@ class ObjectCache:
         """Keep ``body`` under ``key``."""
         if not self._ready():
             return
-        path = self._path(key)
-        fresh = path.with_name(f".{key}.{os.getpid()}.{next(self._numbers)}.tmp")
+        path = f"{self.directory}/{key}.o"  # Paths take as long as to write a file
+        fresh = f"{self.directory}/.{key}.{os.getpid()}.{next(self._numbers)}.tmp"
         try:
-            fresh.write_bytes(_head(key, body) + body)
-            fresh.replace(path)
+            with open(fresh, "wb") as file:  # noqa: PTH123
+                file.write(_head(key, body) + body)
+            os.replace(fresh, path)  # noqa: PTH105
         except OSError as error:
             logger(__name__).info("object cache: %s can not be written: %s", path, error)
             with suppress(OSError):
-                fresh.unlink()
+                os.unlink(fresh)  # noqa: PTH108
             return
         with self._lock:
             self._unseen += _HEAD + len(body)
@@ -116,9 +117,6 @@ class ObjectCache:
                 path.unlink()
                 removed += 1
         return removed
-
-    def _path(self, key: str) -> Path:
-        return self.directory / f"{key}.o"
 
     def _ready(self) -> bool:
         """True if the directory is there and only this user can write to it: its files are run."""

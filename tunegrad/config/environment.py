@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from tunegrad.errors import ConfigError
@@ -42,10 +43,14 @@ def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def _xdg(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
-    place = environ.get(variable, "")
+    return _place(environ.get(variable, ""), environ.get("HOME", ""), below_home)
+
+
+@lru_cache(maxsize=8)
+def _place(place: str, home: str, below_home: str) -> Path:
+    """Made once: a first call of an eager operation asks some ten times."""
     if Path(place).is_absolute():  # the XDG rule: a relative path is ignored
         return Path(place)
-    home = environ.get("HOME")
     return (Path(home) if home else Path.home()) / below_home
 
 

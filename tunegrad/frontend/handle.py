@@ -212,11 +212,13 @@ def pending_of(x: Handle) -> Pending | None:
 
 
 def part_in_order(x: Handle) -> NDArray[np.generic] | None:
-    """The elements of a view that ``pending_of`` takes, in the memory of a known array; None of one
-    that is anything but a part whose elements follow each other there.
+    """The elements of a view in the memory of a known array; None of one that is anything but a
+    part of such, whose elements follow each other there.
     """
     moves = []
     while type(x) is Handle.viewed:
+        if x.root.node is not x.seen:  # type: ignore[attr-defined]  # a view has both
+            x.settle()  # type: ignore[attr-defined]  # a copy has the elements of before
         moves.append(x.step)  # type: ignore[attr-defined]  # a view has one
         x = x.source  # type: ignore[attr-defined]
     known = pending_of(x)

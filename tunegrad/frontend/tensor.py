@@ -222,9 +222,11 @@ class Tensor(handle.Handle):
             ModelError: it depends on an input that has no value, or on an argument of a function
             that is being differentiated.
         """
-        if type(self) is View and (seen := handle.pending_of(self)) is not None:
-            part = handle.part_in_order(self)
-            return Tensor._later(seen).numpy() if part is None else part.copy()
+        if type(self) is View:
+            if (part := handle.part_in_order(self)) is not None:
+                return part.copy()
+            if (seen := handle.pending_of(self)) is not None:
+                return Tensor._later(seen).numpy()
         pending = self.pending
         if pending is not None:  # of known arrays, and without gradients
             if pending.function is None:
