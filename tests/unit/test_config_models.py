@@ -274,6 +274,7 @@ def test_builder_is_imported_from_the_search_path(tmp_path: Path) -> None:
         ("no_such_module_here:f", "no module named no_such_module_here"),
         ("json:no_such_function", "json has no function no_such_function"),
         ("math:pi", "math has no function pi"),
+        ("json:lods", r"json has no function lods, did you mean 'loads'\?"),
     ],
 )
 def test_builder_that_is_not_there_is_named(builder: str, message: str) -> None:

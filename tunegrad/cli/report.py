@@ -66,6 +66,7 @@ def report(
 
     open_store(path).close()
     from tunegrad.cli.html import judgement, report_html
+    from tunegrad.cli.tables import plural
     from tunegrad.explain import code_of
     from tunegrad.tuning import gather
 
@@ -77,7 +78,8 @@ def report(
         raise ConfigError(f"report {out}: can not be written: {error.strerror}") from error
     kernels = sum(len(p.kernels) for p in page.pages)
     found = _Written(out, len(data), len(page.pages), kernels)
-    text = f"{out}: {len(data) / 1e3:.0f} KB, {found.sessions} sessions, {kernels} kernels"
+    held = f"{plural(found.sessions, 'session')}, {plural(kernels, 'kernel')}"
+    text = f"{out}: {len(data) / 1e3:.0f} KB, {held}"
     emit(found, text, as_json=as_json)
 
 

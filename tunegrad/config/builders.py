@@ -69,6 +69,7 @@ def import_builder(spec: ModelSpec, search_path: Iterable[str] = ()) -> Callable
     if not callable(builder):
         raise ModelError(
             f"model {spec.name}: builder {spec.builder}: {module_name} has no function {attribute}"
+            f"{nearest(attribute, [n for n, x in vars(module).items() if callable(x)])}"
         )
     found: Callable[..., Any] = builder
     return found
@@ -97,7 +98,8 @@ def build_model(spec: ModelSpec, search_path: Iterable[str] = ()) -> Any:
     if missing := _missing(parameters.values(), arguments):
         raise ModelError(
             f"model {spec.name}: builder {spec.builder} needs {', '.join(missing)}; say it in "
-            "[model.args] of a TOML file, or with --set NAME=VALUE"
+            "[model.args] of a TOML file, or with --set NAME=VALUE; of a function of tensors, name "
+            "one that returns the pair (function, example inputs)"
         )
     try:
         with _printing_to_stderr():
