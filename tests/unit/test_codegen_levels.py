@@ -118,4 +118,4 @@ def test_texts_that_differ_in_constants_share_quick_code(monkeypatch: pytest.Mon
     assert quick(7, 1000, 4.0) == [32, 0.25]
     assert quick(1 << 40, 12, -0.5) == [12, -2.0]
     assert quick(7, 1000, 4.0) == [32, 0.25]
-    assert len(compiled) == 1
+    assert sum("fdiv float 1.0, %" in text for text in compiled) == 1  # others compile beside it
