@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 import tunegrad
 from tests import fuzzing
-from tests.api_operations import FAMILIES, OPERATIONS, Unfit
+from tests.api_operations import EXACT, FAMILIES, OPERATIONS, Unfit
 from tests.compiled_graphs import TARGET, CompiledKernels
 from tunegrad.errors import TunegradError
 from tunegrad.frontend import Tensor, bf16_values, handle
@@ -60,6 +60,15 @@ INTS = ("int64", "int64", "int32", "int32", "int16", "int8", "uint8")
 SHORT = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64"}
 CLOSE = {"f32": 3e-5, "f64": 3e-5, "f16": 1e-2, "bf16": 8e-2}
 """How far results may be, relative to the largest number of the program; f64 may come from f32."""
+ENDS: dict[str, list[Any]] = {
+    "float": [0, -0.0, 1, -1, 0.5, -2.5, 3e38, -3e38, np.inf, -np.inf, np.nan, 2e-38, 2**24 + 1],
+    "int": [0, 1, -1, 2, 3, 7, 31, 64, 2**31 - 1, -(2**31), 2**53 + 1, 2**63 - 1, -(2**63)],
+}
+"""Numbers of extreme programs; integers are cut to their type. None is subnormal: bf16 may flush
+those.
+"""
+EXTREMES = 0.25
+"""Share of programs that are extreme."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +82,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Inputs by name (values and dtype), lines in order, and the results that it returns."""
+    """Inputs by name (values and dtype), lines in order, and the results that it returns; those of
+    ``extreme`` ones are equal to the bit.
+    """
 
     inputs: dict[str, tuple[Array, str]]
     steps: tuple[Step, ...]
     outputs: tuple[str, ...]
+    extreme: bool = False
 
     def run(
         self, torch_like: Any, functional: Any, values: dict[str, Any], copied: bool = False
@@ -104,13 +116,14 @@ class Program:
                 kept.append(s)
                 needed |= reads(s)
         inputs = {n: v for n, v in self.inputs.items() if n in needed}
-        return Program(inputs, tuple(reversed(kept)), self.outputs)
+        return replace(self, inputs=inputs, steps=tuple(reversed(kept)))
 
     def text(self) -> str:
         """The program as a test that can be pasted beside the fuzzer's."""
         lines = ["def test_program_agrees() -> None:", "    inputs = {"]
         for name, (array, kind) in self.inputs.items():
-            flat = f"np.array({array.reshape(-1).tolist()}, np.{array.dtype})"
+            numbers = re.sub(r"\b(nan|inf)\b", r"np.\1", str(array.reshape(-1).tolist()))
+            flat = f"np.array({numbers}, np.{array.dtype})"
             lines.append(f"        {name!r}: ({flat}.reshape({array.shape}), {kind!r}),")
         lines += ["    }", "    steps = ("]
         lines += [f"        Step({s.name!r}, {s.op!r}, {s.text!r})," for s in self.steps]
@@ -175,6 +188,7 @@ class Draw:
     values: list[Value] = field(default_factory=list)
     inputs: dict[str, tuple[Array, str]] = field(default_factory=dict)
     count: int = 0
+    extreme: bool = False
 
     def chance(self, p: float) -> bool:
         return self.rng.random() < p
@@ -204,15 +218,18 @@ class Draw:
         elif kind == "bool":
             array = rng.random(shape) < 0.6
         elif kind == "int":
-            array = rng.integers(0 if dtype == "uint8" else -5, 6, shape).astype(dtype)
+            array = rng.integers(0 if dtype == "uint8" else -5, 6, shape)
+            array = (rng.choice(ENDS[kind], shape) if self.extreme else array).astype(dtype)
         else:
             array = rng.integers(-8, 9, shape) / 4
-            wide = array.astype(np.float32)
-            array = (
-                (wide.view(np.uint32) >> 16).astype(np.uint16)
-                if dtype == "bfloat16"
-                else array.astype(dtype)
-            )
+            array = rng.choice(ENDS[kind], shape) if self.extreme else array
+            with np.errstate(over="ignore", under="ignore"):
+                wide = array.astype(np.float32)
+                array = (
+                    (wide.view(np.uint32) >> 16).astype(np.uint16)
+                    if dtype == "bfloat16"
+                    else array.astype(dtype)
+                )
         array = np.asarray(array)
         value = Value(self.name(), "input", array, dtype, True)
         self.inputs[value.name] = array, dtype
@@ -239,7 +256,7 @@ class Draw:
             and (not rank or len(v.shape) in rank)
             and v.size <= limit
             and (not small or not v.size or 0 <= v.numbers().min() <= v.numbers().max() < 100)
-            and (not finite or v.finite)
+            and (not finite or v.finite or self.extreme)
             and (not full or "16" not in v.dtype)
         ]
         made = [v for v in fits if v.op != "input"]
@@ -276,7 +293,8 @@ class Draw:
                 shape = np.broadcast_shapes(x.shape, v.shape, also.shape if also else ())
             except ValueError:
                 return False
-            return prod(shape) <= LIMIT and v.finite and (v.exact or not exact)
+            known = v.finite or self.extreme
+            return prod(shape) <= LIMIT and known and (v.exact or not exact)
 
         found = [v for v in self.values if v.category in kinds and fits(v) and v is not x]
         if found and self.chance(0.7):
@@ -358,22 +376,27 @@ need no rounding: of equal ones it may make two that differ.
 """
 
 
-def drawn(rng: random.Random, length: int, counts: Counter[tuple[str, str]]) -> Program:
+def drawn(
+    rng: random.Random, length: int, counts: Counter[tuple[str, str]], extremes: float = 0.0
+) -> Program:
     """A program of so many lines; of several candidates for a line, the pair of operations (who
     made what it reads, and its own) that ``counts`` has least. Half of the programs have eight
-    operations alone (swarm testing: Groce and others 2012).
+    operations alone (swarm testing: Groce and others 2012). A share of ``extremes`` has exact
+    operations alone, of the ends of types.
 
     Raises AssertionError where tunegrad refuses a line, which PyTorch would take.
     """
-    d, steps = Draw(rng), list[Step]()
+    d, steps = Draw(rng, extreme=rng.random() < extremes), list[Step]()
     names, totals, families = list(OPERATIONS), Counter[str](), _by_family(counts)
-    if rng.random() < 0.5:  # a few operations again and again, most of them of what moves
+    if d.extreme:
+        names = sorted(EXACT)
+    elif rng.random() < 0.5:  # a few operations again and again, most of them of what moves
         names = [*rng.sample(_MOVES, 6), *rng.sample(names, 2)]
     for (_, op), times in counts.items():
         totals[op] += times
     for _ in range(rng.randint(1, 2)):
         d.fresh(d.shape(rng.choice((0, 1, 2, 2, 3, 4)), empty=rng.random() < 0.05), "float")
-    attempts, unseen = 0, never(counts) if rng.random() < 0.3 else []
+    attempts, unseen = 0, never(counts) if rng.random() < 0.3 and not d.extreme else []
     for first, second in rng.sample(unseen, min(3, len(unseen))):
         if pair := _paired(d, first, second):
             d, steps = pair
@@ -408,7 +431,7 @@ def drawn(rng: random.Random, length: int, counts: Counter[tuple[str, str]]) -> 
         steps.append(step)
     read = {n for s in steps for n in reads(s)}
     ends = [s.name for s in steps if s.name not in read]
-    return Program(d.inputs, tuple(steps), tuple(ends)).used()
+    return Program(d.inputs, tuple(steps), tuple(ends), d.extreme).used()
 
 
 def _paired(d: Draw, first: str, second: str) -> tuple[Draw, list[Step]] | None:
@@ -453,6 +476,8 @@ def _computed(d: Draw, step: Step) -> Value | None:
     dtype = dtype.replace("uintnt", "uint")
     numbers = bf16_values(array) if dtype == "bfloat16" else array
     exact = all(v.exact for v in sources)
+    if d.extreme:
+        return Value(step.name, step.op, array, dtype, exact)
     if tensor.dtype.is_float:
         if not np.isfinite(numbers).all() or np.abs(numbers, dtype=np.float64).max(initial=0) > 1e3:
             return None
@@ -523,6 +548,7 @@ def differences(program: Program, tensors: Sequence[Tensor], found: Sequence[Arr
     kinds = {d for _, d in program.inputs.values()} | {t.dtype.name for t in tensors}
     kinds |= set(re.findall(r"float16|bfloat16", " ".join(s.text for s in program.steps)))
     close = max(CLOSE.get(SHORT.get(k, k), 0.0) for k in (*kinds, "f32"))
+    close = 0.0 if program.extreme else close
     rows = [_numbers(a, t.dtype.name) for a, t in zip(found, tensors, strict=True)]
     own = [_numbers(a, t.dtype.name) for a, t in zip(meant, tensors, strict=True)]
     none: list[Array | float] = [0.0] * len(rows)
@@ -542,7 +568,7 @@ def differences(program: Program, tensors: Sequence[Tensor], found: Sequence[Arr
     theirs, slack = [_torch_numbers(w) for w in wanted], none
     # f16 beside bf16 is f32, which has no f64 form here: then there is no second value.
     with suppress(RuntimeError):
-        for at, far in enumerate(torch_values(program, wide=True)):
+        for at, far in enumerate(() if program.extreme else torch_values(program, wide=True)):
             if tensors[at].dtype.is_float:
                 gap = np.abs(theirs[at] - _torch_numbers(far))
                 slack[at] = 16 * float(np.nan_to_num(gap).max(initial=0))
@@ -550,7 +576,8 @@ def differences(program: Program, tensors: Sequence[Tensor], found: Sequence[Arr
         said = _unlike(program, rows, right, who, close, slack)
         if not said:
             continue
-        slack = _moved(program, theirs, slack)  # once it is known that it matters
+        if not program.extreme:
+            slack = _moved(program, theirs, slack)  # once it is known that it matters
         if not _unlike(program, rows, right, who, close, slack):
             continue
         others = _other_answers(program) if who == "PyTorch" else ()
@@ -687,7 +714,7 @@ def _cut(program: Program, at: Step) -> Program:
     steps = tuple(s for s in program.steps if s is not at)
     inputs = {**program.inputs, at.name: (array, dtype)}
     outputs = tuple(o for o in program.outputs if o != at.name)
-    return Program(inputs, steps, outputs).used()
+    return replace(program, inputs=inputs, steps=steps, outputs=outputs).used()
 
 
 def check_programs(
@@ -703,7 +730,7 @@ def check_programs(
         programs = []
         for case in range(first, min(count, first + 50)):
             rng = fuzzing.rng(fuzzer, case)
-            programs.append(drawn(rng, rng.randint(2, 9), counts))
+            programs.append(drawn(rng, rng.randint(2, 9), counts, extremes=EXTREMES))
         for at, said in failures(programs, code).items():
             small = shrunk(programs[at], lambda p: bool(agrees(p)))
             raise AssertionError(f"program {first + at}: {said}\n{agrees(small)}\n{small.text()}")
@@ -874,7 +901,7 @@ def show_pairs(count: int, seed: int) -> None:
     counts: Counter[tuple[str, str]] = Counter()
     for case in range(count):
         rng = random.Random(f"{seed} api {case}")
-        drawn(rng, rng.randint(2, 9), counts)
+        drawn(rng, rng.randint(2, 9), counts, extremes=EXTREMES)
     pairs = len(OPERATIONS) ** 2
     _say(pair_table(counts))
     _say(f"seed {seed}: {count} programs, {pairs - len(never(counts))} of {pairs} pairs drawn")
@@ -901,7 +928,7 @@ def main(arguments: Sequence[str]) -> None:
         for case in range(first, min(count, first + 50)):
             rng = random.Random(f"{seed} api {case}")
             try:
-                programs.append(drawn(rng, rng.randint(2, 9), counts))
+                programs.append(drawn(rng, rng.randint(2, 9), counts, extremes=EXTREMES))
             except AssertionError as error:
                 _say(f"--- program {case}: refused\n{error}")
                 wrong["refused"] += 1

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tests.api_fuzzer import Draw, Value
 
-__all__ = ["FAMILIES", "OPERATIONS", "Operation", "Unfit"]
+__all__ = ["EXACT", "FAMILIES", "OPERATIONS", "Operation", "Unfit"]
 
 Operation = Callable[["Draw"], str]
 FLOAT, INT, BOOL = "float", "int", "bool"
@@ -160,7 +160,42 @@ def _divided(d: Draw) -> str:
 
 
 def _shifted(d: Draw) -> str:
-    return f"({d.pick(INT)} {d.choice(['<<', '>>'])} {d.choice(['1', '2'])})"
+    """By numbers, and by a tensor's elements: also by all bits, and by less than none."""
+    x = d.pick(INT)
+    by = d.choice(["1", "2"]) if d.chance(0.6) else f"({d.beside(x, INT)} & 71)"
+    return f"({x} {d.choice(['<<', '>>'])} {by})"
+
+
+def _remainder(d: Draw) -> str:
+    """By a tensor's elements, without 0, and without -1, by which a processor can not divide the
+    smallest integer.
+    """
+    a = d.pick(INT)
+    by = f"({d.beside(a, INT)} & 6 | 3)"
+    by = f"(-{by})" if d.chance(0.4) else by
+    form = d.choice(["{} // {}", "{} % {}", "{}.fmod({})", "{}.div({}, rounding_mode='trunc')"])
+    return f"({form.format(a, by)})"
+
+
+def _same(d: Draw) -> str:
+    """What leaves most numbers as they are, or makes 0 or 1 of them: not of NaN and infinities."""
+    x = d.pick(*NUMBER)
+    forms = ["{0} * 1", "{0} + 0", "{0} - {0}", "{0} * 0", "0 - {0}", "{0} ** 1", "-(-{0})",
+             "T.maximum({0}, {0})", "T.where({0} == {0}, {0}, 3)", "({0} != {0})", "{0} + -{0}",
+             "T.where({0} < 0, -{0}, {0})", "{0}.clamp({0}, {0})"]  # fmt: skip
+    forms += ["{0} * -1"] * (x.dtype != "uint8")
+    if x.category == FLOAT:
+        forms += ["{0} / {0}", "0 / {0}", "{0} / 1", "{0} ** 0", "{0}.isnan()", "{0}.nan_to_num(7)"]
+        forms += ["{0}.abs().sqrt() * 0", "{0}.isfinite()", "{0}.exp() * 0", "F.relu6({0})"]
+    return f"({d.choice(forms).format(x)})"
+
+
+def _widened(d: Draw) -> str:
+    """To another type of the same kind: integers wrap around, floats become infinite."""
+    x = d.pick(*NUMBER, exact=True)
+    kinds = ["float64", "float32", "float16", "bfloat16"]
+    kinds = kinds if x.category == FLOAT else ["int64", "int32", "int16", "int8", "uint8"]
+    return f"{x}.to(T.{d.choice([*kinds, 'bool'])})"
 
 
 def _quotient(d: Draw) -> str:
@@ -590,7 +625,8 @@ FAMILIES: dict[str, dict[str, Operation]] = {
         "round": _unary("round()", *NUMBER, exact=True),
         "trunc": _unary("trunc()", *NUMBER, exact=True),
         "sign": _unary("sign()", *NUMBER, exact=True), "compare": _compare, "cast": _cast,
-        "divided": _divided, "shifted": _shifted,
+        "divided": _divided, "shifted": _shifted, "remainder": _remainder, "same": _same,
+        "widened": _widened,
         "bits": _binary("({} ^ {})", INT, BOOL), "not": _unary("logical_not()", BOOL, INT),
     },
     "masks": {
@@ -652,5 +688,16 @@ FAMILIES: dict[str, dict[str, Operation]] = {
     },
 }  # fmt: skip
 """Operations by family: what an operation is called in counts, and how its line is drawn."""
+
+EXACT = (
+    {n for f in ("steps", "shapes", "slices", "joins") for n in FAMILIES[f]} - {"cast", "bits"}
+    | {n for f in ("masks", "positions", "orders") for n in FAMILIES[f]}
+    - {"hidden", "scatter_add", "index_add", "cumsum", "cumprod", "logcumsumexp", "one_hot"}
+    | {"neg", "abs", "relu", "clamp", "maximum", "minimum", "max_pool2d"}
+    | {"amax", "amin", "max", "argmax", "argmin", "all", "any", "count_nonzero"}
+)  # fmt: skip
+"""Operations whose results are equal to the bit in any library, of NaN, infinities, and the ends of
+types, too.
+"""
 
 OPERATIONS: dict[str, Operation] = {n: f for ops in FAMILIES.values() for n, f in ops.items()}

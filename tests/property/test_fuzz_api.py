@@ -43,7 +43,7 @@ def test_programs_agree_as_compiled_functions_and_as_they_are_computed_eagerly(
     for case in range(fuzzing.count(4, most=60)):
         monkeypatch.setattr(tracing, "_leaves", [False])
         rng = fuzzing.rng("api doors", case)
-        program = drawn(rng, 5, Counter())
+        program = drawn(rng, 5, Counter(), extremes=api_fuzzer.EXTREMES)
         for _ in range(2):
             tensors = program.tensors()
             eager = [np.asarray(t.numpy()) for t in tensors]

@@ -13,6 +13,7 @@ import pytest
 import tunegrad as tg
 from tunegrad.errors import ConfigError, ModelError
 from tunegrad.frontend.calibrated import Calibration, read_calibration
+from tunegrad.inference import batches
 from tunegrad.inference.batches import Batches
 from tunegrad.runtime import Argument
 
@@ -25,7 +26,7 @@ def _good(n: int = 2) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("batches", "said"),
+    ("given", "said"),
     [
         ([], "there are none"),
         (3, "neither a folder"),
@@ -33,13 +34,14 @@ def _good(n: int = 2) -> np.ndarray:
         ([np.ones((2, 9), np.float32)], "shape (2, 9)"),
         ([(_good(), _good())], "2 arrays, and the model has 1 inputs: x"),
         ([{"y": _good()}], "arrays y; the model's inputs are x"),
+        ([{f"y{i}\n": _good() for i in range(900)}], "... (900 of them); the model's inputs are x"),
         ([_good(), _good() * np.inf], "batch 1: array x has numbers that are not finite"),
         ([_good().astype(np.int64)], "array x is int64"),
     ],
 )
-def test_a_batch_that_does_not_fit(batches: Any, said: str) -> None:
+def test_a_batch_that_does_not_fit(given: Any, said: str) -> None:
     with pytest.raises(ModelError) as caught:
-        Batches(batches, [_X])
+        Batches(given, [_X])
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -86,6 +88,15 @@ def test_a_file_that_claims_another_size_than_it_has(tmp_path: Path, shape: str)
         assert "\n" not in str(caught.value)
 
 
+def test_an_archive_of_zeros_is_not_unpacked(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(batches, "_LARGEST", 10_000)
+    np.savez_compressed(tmp_path / "x.npz", x=np.zeros((2000, 8), np.float32))
+    with pytest.raises(ModelError, match="64,128 bytes in a file of a hundredth"):
+        Batches(tmp_path / "x.npz", [_X])
+    np.savez(tmp_path / "y.npz", x=np.zeros((2000, 8), np.float32))
+    assert len(Batches(tmp_path / "y.npz", [_X])) == 1000
+
+
 def test_of_one_batch_alone_none_is_held_out() -> None:
     w = np.eye(8, 4, dtype=np.float32)
     for count, held in ((1, 0), (2, 1)):
@@ -126,9 +137,9 @@ def test_a_model_that_writes_to_its_input_is_an_error() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 9])
 def test_every_fourth_batch_is_held_out(count: int) -> None:
-    batches = Batches([_good() * i for i in range(count)], [_X])
-    used, held = ([int(b["x"][0, 0]) for b in batches.part(h)] for h in (False, True))
-    assert (len(used), len(held)) == (batches.count(False), batches.count(True))
+    found = Batches([_good() * i for i in range(count)], [_X])
+    used, held = ([int(b["x"][0, 0]) for b in found.part(h)] for h in (False, True))
+    assert (len(used), len(held)) == (found.count(False), found.count(True))
     if count == 1:
         assert used == held == [0]
     else:

@@ -56,6 +56,27 @@ def test_scalar_has_no_dimension_of_another_number(name):
         operation(Tensor(S), 1)
 
 
+LAST = np.array([-128, 127, -127, 5], np.int8)
+ODD = np.array([np.nan, -np.inf, np.inf, -0.0, 2], np.float32)
+EXTREMES = {
+    "fmod": (Tensor(LAST).fmod(3), np.int8([-2, 1, -1, 2])),
+    "fmod by the least": (Tensor(LAST).fmod(Tensor(LAST[:1])), np.int8([0, 127, -127, 5])),
+    "threshold": (functional.threshold(Tensor(ODD), 1, 7), np.float32([np.nan, 7, np.inf, 7, 2])),
+    "heaviside": (Tensor(ODD).heaviside(Tensor(S)), np.float32([0, 0, 1, S, 1])),
+    "root": (Tensor(ODD[1:]) ** 0.5, np.float32([np.nan, np.inf, -0.0, np.sqrt(np.float32(2))])),
+    "cube": (Tensor(np.float32([0.1, -3])) ** 3, np.float32([0.1, -3]) * np.float32([0.01, 9])),
+    "logcumsumexp": (
+        Tensor(np.float32([*[0] * 17, np.nan])).logcumsumexp(0)[:17],
+        np.log(np.arange(1, 18)).astype(np.float32),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXTREMES)
+def test_ends_of_types_have_the_values_that_pytorch_gives_them(name):
+    same(*EXTREMES[name])
+
+
 REFUSED = {
     "axis": (lambda: Tensor(X).sum(2), (ShapeError, IndexError, ValueError)),
     "position": (lambda: Tensor(X)[3], (ShapeError, IndexError, ValueError)),

@@ -28,6 +28,10 @@ from tunegrad.runtime import Argument
 
 Array = NDArray[Any]
 
+_SHOWN = 200
+_LARGEST = 1 << 30
+"""Bytes that any archive may come to; a larger one is a hundredth of that at least."""
+
 _UNREADABLE = (
     OSError, ValueError, EOFError, KeyError, MemoryError, NotImplementedError, RuntimeError,
     SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
@@ -110,9 +114,10 @@ class Batches:
         if set(found) == {f"arr_{i}" for i in range(len(names))} and set(found) != set(names):
             found = {name: found[f"arr_{i}"] for i, name in enumerate(names)}
         if set(found) != set(names):
+            said = ascii(", ".join(map(str, found)))[1:-1]  # a file's names may be any text
+            said = said if len(said) <= _SHOWN else f"{said[:_SHOWN]}... ({len(found)} of them)"
             raise ModelError(
-                f"{where}: arrays {', '.join(map(str, found)) or 'none'}; the model's inputs are "
-                f"{', '.join(names)}"
+                f"{where}: arrays {said or 'none'}; the model's inputs are {', '.join(names)}"
             )
         return found
 
@@ -166,6 +171,9 @@ def _read(path: Path) -> Any:
         found = np.load(path, allow_pickle=False)
         if isinstance(found, np.ndarray):
             return found
+        size = sum(i.file_size for i in found.zip.infolist())
+        if size > max(_LARGEST, 100 * path.stat().st_size):
+            raise ModelError(f"batches {path}: {size:,} bytes in a file of a hundredth")
         with found:
             return {name: found[name] for name in found.files}
     except _UNREADABLE as error:

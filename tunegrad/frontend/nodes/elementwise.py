@@ -119,8 +119,8 @@ def _divisible(op: str, a: Operand, b: Operand) -> DType:
 
 
 def power(a: Operand, b: Operand) -> Node:
-    """``a ** b``; squares, reciprocals and powers of integers by a number are products and a
-    reciprocal. Integers wrap around.
+    """``a ** b``; squares, cubes, reciprocals, roots and powers of integers by a number are
+    products, a reciprocal and a root, as PyTorch's are. Integers wrap around.
 
     Raises DTypeError for integers to a negative number; a tensor's negative powers give 0 for all
     but 1 and -1, as PyTorch's.
@@ -138,6 +138,10 @@ def power(a: Operand, b: Operand) -> Node:
             return _apply(Op.MUL, "pow", (a, a), kind)
         if b == -1:
             return _apply(Op.RECIP, "pow", (a,), kind)
+        if b == 0.5:
+            return _apply(Op.SQRT, "pow", (a,), kind)
+        if b == 3 and kind.is_float and not kind.is_half:
+            return _apply(Op.MUL, "pow", (_apply(Op.MUL, "pow", (a, a), kind), a), kind)
     if kind.is_int and isinstance(a, Node) and not isinstance(b, Node):
         return _integer_power(graph.cast(a, kind), int(b))
     return _apply(Op.POW, "pow", (a, b), kind)

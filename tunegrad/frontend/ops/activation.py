@@ -249,12 +249,12 @@ def tanhshrink(input: Handle) -> Handle:
 
 @operation
 def threshold(input: Handle, threshold: float, value: float) -> Handle:
-    """input where it is beyond the threshold, else ``value``; of integers, both are rounded
+    """input where it is beyond the threshold or NaN, else ``value``; of integers, both are rounded
     towards zero.
     """
     if input.dtype.is_int:
         threshold, value = int(threshold), int(value)
-    return where(input > threshold, input, value)
+    return where(input <= threshold, value, input)
 
 
 @operation

@@ -116,8 +116,11 @@ def _fmod_vjp(g: Handle, _: Handle, input: Handle, other: TensorLike) -> tuple[H
 @custom_vjp(_fmod_vjp)
 def fmod(input: Handle, other: TensorLike) -> Handle:
     """The rest of the division, with the dividend's sign."""
-    rest = input.abs() % beside(input, other, "fmod").abs()
-    return where(input < 0, -rest, rest) if rest.dtype.is_int else copysign(rest, input)
+    by = beside(input, other, "fmod")
+    if input.dtype.is_float or by.dtype.is_float:
+        return copysign(input.abs() % by.abs(), input)
+    rest = input % by  # with the divisor's sign: the smallest integer has no absolute value
+    return where((rest != 0) & ((rest < 0) != (input < 0)), rest - by, rest)
 
 
 def _fmax_vjp(g: Handle, _: Handle, input: Handle, other: TensorLike) -> tuple[Handle, Handle]:
@@ -316,10 +319,8 @@ def signbit(input: Handle) -> Handle:
 
 @operation
 def heaviside(input: Handle, values: TensorLike) -> Handle:
-    """0 below zero, 1 above, ``values`` at zero; NaN stays."""
-    x, at_zero = input, beside(input, values, "heaviside")
-    step = where(x != x, x, (x > 0).cast(x.dtype)) if input.dtype.is_float else (x > 0)
-    return where(x == 0, at_zero, step.cast(x.dtype))
+    """0 below zero and of NaN, 1 above, ``values`` at zero."""
+    return where(input == 0, beside(input, values, "heaviside"), (input > 0).cast(input.dtype))
 
 
 @operation

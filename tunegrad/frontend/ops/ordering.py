@@ -336,7 +336,8 @@ def _log_scan(x: Handle, more: Handle | None = None) -> tuple[Handle, Handle]:
         to, from_ = (Handle.of(graph.iota((n, n), axis)) for axis in (0, 1))
         top = where(from_ <= to, square, -math.inf).amax(-1)
         share = where(from_ <= to, _share(square, top.unsqueeze(-1)), 0.0)
-        share = share if more is None else fma(share, more.unsqueeze(-2), share)
+        if more is not None:  # 0 by the NaN of a later block is none of this one's
+            share = fma(share, where(from_ <= to, more.unsqueeze(-2), 0.0), share)
         return top, (share - (from_ == 0)).sum(-1)
     count = -(-n // _BLOCK)
     widths, blocked = [(0, 0)] * len(rows), (*rows, count, _BLOCK)
