@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any, Unpack, get_args
+from typing import Any, TypeVar, Unpack, get_args
 
 from tunegrad.errors import ConfigError, ModelError
 
@@ -21,6 +21,7 @@ _SPAN = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhdw])")
 
 _SECONDS = re.compile(r"\d+(\.\d*)?|\.\d+")
 
+_Word = TypeVar("_Word", bound=str)
 _UNIT_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 
@@ -193,22 +194,15 @@ def _of_files(specs: Sequence[ModelSpec], name: str) -> Any:
 
 def check_numerics(numerics: str) -> Numerics:
     """The setting of that name. Raises ConfigError for a word that is none."""
-    for known in get_args(Numerics):
-        if numerics == known:
-            found: Numerics = known
-            return found
-    raise ConfigError(f"numerics {numerics!r} is unknown; valid: {', '.join(get_args(Numerics))}")
+    return _one_of("numerics", numerics, get_args(Numerics))
 
 
 def check_dtype(dtype: str) -> ModelDtype:
     """The storage dtype of that name. Raises ConfigError for a word that is none."""
-    for known in get_args(ModelDtype):
-        if dtype == known:
-            found: ModelDtype = known
-            return found
-    if dtype == "int8":
+    found: AskedDtype = _one_of("dtype", dtype, get_args(AskedDtype))
+    if found == "int8":
         raise ConfigError("dtype 'int8': tg.quantize(model, batches) makes a model in bytes")
-    raise ConfigError(f"dtype {dtype!r} is unknown; valid: {', '.join(get_args(AskedDtype))}")
+    return found
 
 
 def _first(*choices: Any) -> Any:
@@ -229,10 +223,14 @@ def _settle_budget(given: str | float | None, specs: Sequence[ModelSpec]) -> flo
 
 def check_searcher(name: str) -> Searcher:
     """The searcher of that name. Raises ConfigError for a name that is none."""
-    valid: tuple[Searcher, ...] = get_args(Searcher)
-    for searcher in valid:
-        if searcher == name:
-            return searcher
+    return _one_of("searcher", name, get_args(Searcher))
+
+
+def _one_of(what: str, said: str, valid: tuple[_Word, ...]) -> _Word:
+    """The word that was said, of those that ``what`` may be. Raises ConfigError for any other."""
+    for word in valid:
+        if said == word:
+            return word
     raise ConfigError(
-        f"searcher {name!r} is unknown{nearest(name, valid)}; valid: {', '.join(valid)}"
+        f"{what} {said!r} is unknown{nearest(said, valid)}; valid: {', '.join(valid)}"
     )

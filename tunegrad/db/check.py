@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tunegrad.db.connection import (
     DamagedStore,
-    check_location,
     connect_reader,
     connect_salvager,
     damage_of,
+    usable_path,
 )
 from tunegrad.db.contents import Contents, Promotion, Spend, Withdrawn, identity
 from tunegrad.db.records import Problem
@@ -267,11 +267,7 @@ def read_contents(path: str | os.PathLike[str]) -> tuple[Contents, tuple[Problem
 
     Raises StoreError; writes nothing.
     """
-    try:
-        resolved = Path(path).expanduser().resolve()
-        check_location(resolved, write=False)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise StoreError(f"store {os.fspath(path)!r}: no usable path: {error}") from error
+    resolved = usable_path(path, write=False)
     try:
         connection = connect_reader(resolved)
     except DamagedStore:

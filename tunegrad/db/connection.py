@@ -86,6 +86,16 @@ def filesystem_of(path: Path, mounts: Path = MOUNTS) -> Mount:
     return best
 
 
+def usable_path(path: str | os.PathLike[str], *, write: bool, mounts: Path = MOUNTS) -> Path:
+    """The resolved path of a store. Raises StoreError where none can be used like that."""
+    try:
+        resolved = Path(path).expanduser().resolve()
+        check_location(resolved, write=write, mounts=mounts)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise StoreError(f"store {os.fspath(path)!r}: no usable path: {error}") from error
+    return resolved
+
+
 def check_location(path: Path, *, write: bool, mounts: Path = MOUNTS) -> None:
     """Raise StoreError unless ``path`` (resolved) can hold a store for this use.
 

@@ -12,10 +12,10 @@ from tunegrad.db.check import salvaged_contents
 from tunegrad.db.connection import (
     MOUNTS,
     DamagedStore,
-    check_location,
     connect_memory,
     connect_reader,
     connect_writer,
+    usable_path,
 )
 from tunegrad.db.contents import Contents
 from tunegrad.db.database import Database, WriterLock
@@ -51,20 +51,10 @@ def open_store(
         raise StoreError(f"store {os.fspath(path)}: mode {mode!r} is neither 'read' nor 'write'")
     if os.fspath(path) == MEMORY:
         return Store(Database(MEMORY, connect_memory(trace), writable=mode == "write"), clock)
-    resolved = _placed(path, mode, mounts)
+    resolved = usable_path(path, write=mode == "write", mounts=mounts)
     if mode == "write":
         return _open_writer(resolved, clock, trace)
     return _open_reader(resolved, clock, trace)
-
-
-def _placed(path: str | os.PathLike[str], mode: Mode, mounts: Path) -> Path:
-    """The place of a store, which can hold one."""
-    try:
-        resolved = Path(path).expanduser().resolve()
-        check_location(resolved, write=mode == "write", mounts=mounts)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise StoreError(f"store {os.fspath(path)!r}: no usable path: {error}") from error
-    return resolved
 
 
 def check_store(path: str | os.PathLike[str], mounts: Path = MOUNTS) -> None:
@@ -73,7 +63,7 @@ def check_store(path: str | os.PathLike[str], mounts: Path = MOUNTS) -> None:
     """
     if os.fspath(path) == MEMORY:
         return
-    resolved = _placed(path, "write", mounts)
+    resolved = usable_path(path, write=True, mounts=mounts)
     if resolved.exists():
         open_store(resolved).close()
 

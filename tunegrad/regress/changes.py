@@ -16,7 +16,7 @@ slow drift adds up.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, sqrt
 
 import numpy as np
@@ -164,10 +164,7 @@ class _Watch:
     def _close(self, night: int) -> None:
         found = self._open
         assert found is not None
-        done = self._changed(found.start, found.found, night)
-        self._changes[-1] = Change(
-            done.start, done.found, done.ratio, done.interval, done.before, end=night
-        )
+        self._changes[-1] = replace(self._changed(found.start, found.found, night), end=night)
         self._open = None
 
     def _see(self, night: int) -> None:

@@ -46,6 +46,7 @@ from tunegrad.tuning import (
     lacking_cpus,
     open_executor,
     others_cpus,
+    per_launch,
     search_policy,
     with_variants,
     workload_of_function,
@@ -287,9 +288,7 @@ class _Timing:
         self, tuned: WholeModel, wanted: Mapping[str, str], mine: Turns, default: Turns
     ) -> tuple[KernelTimes, ...]:
         programs = dict(zip(tuned.actions, self._programs(tuned), strict=True))
-        launches: dict[str, list[int]] = {}
-        for i, launch in enumerate(self.work.plan.launches):
-            launches.setdefault(launch.kernel.key, []).append(i)
+        tuned_s, default_s = (per_launch(self.work.plan, turns) for turns in (mine, default))
         return tuple(
             KernelTimes(
                 use.name,
@@ -297,8 +296,8 @@ class _Timing:
                 use.uses,
                 programs[use.key],
                 use.key in wanted,
-                _per_launch(mine, launches[use.key]),
-                _per_launch(default, launches[use.key]),
+                tuple(tuned_s[use.key]),
+                tuple(default_s[use.key]),
             )
             for use in self.work.kernels
         )
@@ -320,8 +319,3 @@ def _beside(peers: list[Peer], calls: int) -> dict[str, str]:
             lost[peer.name] = str(error)
             peers.remove(peer)
     return lost
-
-
-def _per_launch(turns: Turns, at: Sequence[int]) -> tuple[float, ...]:
-    """The mean over a kernel's launches, turn by turn."""
-    return tuple(sum(turn[i] for i in at) / len(at) for turn in turns)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 import msgspec
@@ -78,7 +79,7 @@ def sweep(
         if earlier:
             tell(f"going on with sweep {name}")
         try:
-            for device, model in _targets(settings):
+            for device, model in product(settings.devices, settings.models):
                 one = settings.of(device, model)
                 target = labelled(one.model.name, one.dtype), device
                 if target in known:
@@ -103,12 +104,6 @@ def sweep(
     with store.session(history.DONE, 0, {"sweep": name, "failed": lines}, __version__):
         pass
     return Swept(name, tuple(failed), interrupted=False)
-
-
-def _targets(settings: SweepSettings) -> Iterator[tuple[str, str]]:
-    for device in settings.devices:
-        for model in settings.models:
-            yield device, model
 
 
 def _timed(

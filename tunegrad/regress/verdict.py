@@ -16,7 +16,7 @@ kernels of a model, but no yardstick, is one of the model.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 from statistics import median
 
@@ -357,10 +357,8 @@ def _explains(machine: Change, change: Change) -> bool:
 
 def _placed(c: Change, at: Places) -> Change:
     """A change in places of all nights: a series may lack some."""
-    return Change(
-        int(at[c.start]), int(at[c.found]), c.ratio, c.interval, c.before,
-        None if c.end is None else int(at[c.end]),
-    )  # fmt: skip
+    end = None if c.end is None else int(at[c.end])
+    return replace(c, start=int(at[c.start]), found=int(at[c.found]), end=end)
 
 
 def is_yardstick(key: _Key) -> bool:

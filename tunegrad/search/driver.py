@@ -30,10 +30,6 @@ SEED = "seed"
 """Origin of a proposal that is a seed of a nearest kernel of the store."""
 
 
-def _nobody(_: Event) -> None:
-    """Observes nothing."""
-
-
 @dataclass(slots=True)
 class _Tally:
     """This session's measured trials by status, and those that were left out."""
@@ -61,7 +57,7 @@ class KernelSearch:
         searcher: Searcher,
         measurer: Measurer,
         log: TrialLog,
-        observe: Callable[[Event], None] = _nobody,
+        observe: Callable[[Event], None] = lambda _: None,
         seeds: Callable[[], Sequence[Schedule]] = tuple,
     ) -> None:
         self.task, self.space, self.searcher = task, space, searcher

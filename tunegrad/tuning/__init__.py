@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         CpuUse, busy_text, cpu_use, lacking_cpus, machine_state, others_cpus, probed, revision,
         versions,
     )  # fmt: skip
-    from .models import Models, Turns, WholeModel, culprit
+    from .models import Models, Turns, WholeModel, culprit, per_launch
     from .race import FAULTS
     from .reporting import (
         HistoryChart, Judgement, KernelEntry, Latencies, Machine, ReportPage, Search, SessionLine,
@@ -54,7 +54,7 @@ else:
                 "versions"
             ),
             "roofline": "Roofline needed_flops",
-            "models": "Models Turns WholeModel culprit",
+            "models": "Models Turns WholeModel culprit per_launch",
             "race": "FAULTS",
             "reporting": (
                 "HistoryChart Judgement KernelEntry Latencies Machine ReportPage Search "

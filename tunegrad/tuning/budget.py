@@ -304,17 +304,6 @@ class Goal:
         return seconds <= self.target_s
 
 
-def goal_of(
-    settings: TuneSettings,
-    searches: Callable[[], Sequence[KernelSearch]],
-    measure: Callable[[], float],
-) -> Goal | None:
-    """The latency that the user wants; None where none is wanted."""
-    return (
-        None if settings.target_ms is None else Goal(1e-3 * settings.target_ms, searches, measure)
-    )
-
-
 LEAST_S = 0.05
 """A budget with less than this left is spent."""
 

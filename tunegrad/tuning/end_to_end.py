@@ -18,7 +18,7 @@ from tunegrad.trial import Fingerprint, Trial
 
 from .interrupt import Interrupt, OutOfTimeError
 from .machine import record_latency
-from .models import Models, Turns, WholeModel, culprit
+from .models import Models, WholeModel, culprit, per_launch
 from .models.work import RUNS, drawn
 from .questions.question import in_model
 from .questions.schedule import promote
@@ -325,22 +325,11 @@ def _profiled(
     turn_s = RUNS * sum(map(median, samples))
     turns = max(1, min(PROOF_TURNS, int(paired_s / turn_s)))
     try:
-        return _launches(work, *models.bench.profiled(both, turns))
+        before, after = (per_launch(work.plan, t) for t in models.bench.profiled(both, turns))
     except OutOfTimeError:
         tell(Warned(f"model {work.name}: the budget ended before its kernels were timed in it"))
         return {}
-
-
-def _launches(work: Workload, default: Turns, tuned: Turns) -> dict[str, Pair]:
-    """Seconds of the mean launch of each kernel, turn by turn: with winners, and with defaults."""
-    launches: dict[str, list[int]] = {}
-    for i, launch in enumerate(work.plan.launches):
-        launches.setdefault(launch.kernel.key, []).append(i)
-
-    def means(turns: Turns, at: Sequence[int]) -> list[float]:
-        return [sum(turn[i] for i in at) / len(at) for turn in turns]
-
-    return {key: (means(tuned, at), means(default, at)) for key, at in launches.items()}
+    return {key: (after[key], before[key]) for key in after}
 
 
 def _weighed(launches: Mapping[str, Pair], same: Set[str], back: Set[str]) -> dict[str, Weighed]:

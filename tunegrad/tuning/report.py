@@ -154,14 +154,16 @@ def _facts(search: KernelSearch, winner: Trial | None, whole: EndToEnd | None) -
     if winner is None:
         return _Facts(search.defaults[0].text, "default", search.default_s, inf)
     found = None if whole is None else whole.weighed.get(search.task.key)
-    default_s, tuned_s = (
-        (found.default_s, found.winner_s)
-        if found
-        else (search.default_s, winner.measurement.seconds)
-    )
     if found is None:
-        return _Facts(winner.actions, winner.origin, default_s, tuned_s)
-    return _Facts(winner.actions, winner.origin, default_s, tuned_s, found.interval, found.gain)
+        return _Facts(winner.actions, winner.origin, search.default_s, winner.measurement.seconds)
+    return _Facts(
+        winner.actions,
+        winner.origin,
+        found.default_s,
+        found.winner_s,
+        found.interval,
+        found.gain,
+    )
 
 
 def _ms(seconds: float) -> float | None:

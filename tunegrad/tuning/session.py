@@ -329,11 +329,13 @@ class Session:
         Why that ended.
         """
         c = self.context
-        goal = budget.goal_of(
-            c.settings,
-            lambda: _of_models(searches, self.workloads),
-            lambda: self._latency_s(searches),
-        )
+        goal = None
+        if c.settings.target_ms is not None:
+            goal = budget.Goal(
+                1e-3 * c.settings.target_ms,
+                lambda: _of_models(searches, self.workloads),
+                lambda: self._latency_s(searches),
+            )
         rule = StopRule(c.settings.patience, self._searching.trials_left(), goal)
         begun_s = time.monotonic()
         search = self._searching.begin(

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from math import inf
 
-from tunegrad.cli.tables import count_text, duration, ms, peak_text
+from tunegrad.cli.tables import count_text, duration, ms, peak_text, plural
 from tunegrad.events import (
     BudgetSpent,
     CandidateMeasured,
@@ -114,11 +114,10 @@ class MutableProgress:
         s = self._session
         if s is None:
             return "starting"
-        threads = f"{s.threads} thread{'s' if s.threads != 1 else ''}"
         known = f", {s.known_trials} trials known" if s.known_trials else ""
         return (
-            f"{s.model} on {s.device}, {threads}: {s.kernels} "
-            f"kernel{'s' if s.kernels != 1 else ''}, {s.searcher} search, seed {s.seed}, "
+            f"{s.model} on {s.device}, {plural(s.threads, 'thread')}: "
+            f"{plural(s.kernels, 'kernel')}, {s.searcher} search, seed {s.seed}, "
             f"budget {duration(s.budget_s)}{known}"
         )
 
@@ -127,7 +126,7 @@ class MutableProgress:
         total = sum(self.counts.values())
         took_s = self._counted_s - (self._first_s or 0.0)
         rate = f", {(total - 1) / took_s:.1f} a second" if total > 1 and took_s > 0.0 else ""
-        return f"{count_text(self.counts)} candidate{'s' if total != 1 else ''}{rate}"
+        return f"{plural(total, 'candidate', count_text(self.counts))}{rate}"
 
     @property
     def measured(self) -> bool:

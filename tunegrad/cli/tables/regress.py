@@ -83,7 +83,7 @@ def summary_text(report: SweepReport) -> str:
 def finding_text(f: Finding) -> str:
     """A change in some lines: what, by how much, since when, and what changed with it."""
     lines = [f"{_TITLES[f.kind]}: {f.series} on {f.device}{_by(f)}"]
-    lines.append(f"  since sweep {f.since}, {when(f.since_s)}, {_nights(f.nights)}")
+    lines.append(f"  since sweep {f.since}, {when(f.since_s)}, {plural(f.nights, 'night')}")
     if f.changed:
         lines += [f"  with it changed {x}" for x in f.changed]
     elif f.ratio is not None:
@@ -233,8 +233,7 @@ def accepted_text(accepted: Accepted) -> str:
         f"accepted: {f.series} on {f.device}{_by(f)}, since sweep {f.since}"
         for f in accepted.levels
     ]
-    count = "1 level" if len(lines) == 1 else f"{len(lines)} levels"
-    return "\n".join([*lines, f"{count} accepted: {accepted.reason}"])
+    return "\n".join([*lines, f"{plural(len(lines), 'level')} accepted: {accepted.reason}"])
 
 
 def compare_text(report: CompareReport) -> str:
@@ -308,10 +307,6 @@ def _sure(r: SeriesRow) -> str:
 
 def _interval(interval: Interval | None) -> str:
     return UNKNOWN if interval is None else f"{interval[0]:.3f} to {interval[1]:.3f}"
-
-
-def _nights(count: int) -> str:
-    return "1 night" if count == 1 else f"{count} nights"
 
 
 def _case(suite: ET.Element, device: str, name: str, time_ms: float) -> ET.Element:

@@ -20,6 +20,7 @@ from tunegrad.cli.tables.printer import (
     gain_cell,
     ms,
     plain,
+    plural,
     shortened,
     times,
     when,
@@ -119,7 +120,7 @@ def merge_text(report: MergeReport) -> str:
         ("latencies", report.latencies_before, report.latencies),
         ("winners", report.winners_before, report.winners),
     )
-    sources = f"{len(report.sources)} {'store' if len(report.sources) == 1 else 'stores'}"
+    sources = plural(len(report.sources), "store")
     verb = "would take in" if report.dry_run else "took in"
     change = (
         f"{report.changed_winners} winners changed, {report.replaced} trials have another "

@@ -17,9 +17,8 @@ from random import Random
 
 from tunegrad.errors import IllegalAction
 from tunegrad.opts import Schedule, SpaceDecision
-from tunegrad.trial import Measurement
 
-from ..protocols import Proposal, SearchSpace
+from ..protocols import SearchSpace
 from .one_by_one import OneByOne
 
 
@@ -64,15 +63,11 @@ class ExhaustiveSearcher(OneByOne):
     """
 
     origin = "exhaustive"
+    learns = False
 
     def __init__(self, space: SearchSpace, rng: Random) -> None:  # noqa: ARG002  # made like every other searcher
         super().__init__(space)
         self._lists = decision_lists(space)
-
-    def tell(self, proposal: Proposal, measurement: Measurement) -> None:
-        self.ledger.take(
-            proposal, measurement
-        )  # it learns nothing from times, so that what is done stays done
 
     def propose(self) -> Schedule | None:
         for schedule in self._lists:

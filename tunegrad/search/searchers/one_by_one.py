@@ -40,6 +40,8 @@ class OneByOne(ABC):
     """
 
     origin: str
+    learns = True
+    """False where times give no new ideas, so that what is done stays done."""
 
     def __init__(self, space: SearchSpace, traces: Traces | None = None) -> None:
         self.ledger = Ledger(space, traces)
@@ -63,7 +65,7 @@ class OneByOne(ABC):
         return found
 
     def tell(self, proposal: Proposal, measurement: Measurement) -> None:
-        if self.ledger.take(proposal, measurement):
+        if self.ledger.take(proposal, measurement) and self.learns:
             self._done = False
 
     def prepare(self, n: int) -> None:  # noqa: B027  # most need nothing

@@ -5,9 +5,8 @@ from __future__ import annotations
 from random import Random
 
 from tunegrad.opts import Schedule
-from tunegrad.trial import Measurement
 
-from ..protocols import Proposal, SearchSpace
+from ..protocols import SearchSpace
 from .one_by_one import TRIES, OneByOne, RandomChooser
 
 
@@ -18,15 +17,11 @@ class RandomSearcher(OneByOne):
     """
 
     origin = "random"
+    learns = False
 
     def __init__(self, space: SearchSpace, rng: Random) -> None:
         super().__init__(space)
         self._chooser = RandomChooser(rng)
-
-    def tell(self, proposal: Proposal, measurement: Measurement) -> None:
-        self.ledger.take(
-            proposal, measurement
-        )  # it learns nothing from times, so that what is done stays done
 
     def propose(self) -> Schedule | None:
         for _ in range(TRIES):

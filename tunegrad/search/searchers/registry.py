@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import get_args
 
-from tunegrad.config import Searcher as SearcherName
-from tunegrad.errors import ConfigError, InternalError
+from tunegrad import config
+from tunegrad.errors import ConfigError
 
 from ..protocols import Searcher, SearchSpace
 from .bayesian import BayesianSearcher, optuna_installed
@@ -16,17 +17,24 @@ from .exhaustive import ExhaustiveSearcher
 from .portfolio import PortfolioSearcher
 from .random import RandomSearcher
 
+_SEARCHERS: dict[str, Callable[[SearchSpace, Random], Searcher]] = {
+    "beam": BeamSearcher,
+    "random": RandomSearcher,
+    "exhaustive": ExhaustiveSearcher,
+    "bayesian": BayesianSearcher,
+    "evolutionary": EvolutionarySearcher,
+    "portfolio": PortfolioSearcher,
+}
+
 
 def searcher_names() -> tuple[str, ...]:
     """The names that a setting may give, in the order of ``config.Searcher``."""
-    return get_args(SearcherName)
+    return get_args(config.Searcher)
 
 
 def check_searcher(name: str) -> None:
     """Raise ConfigError for an unknown searcher, and for one whose package is not installed."""
-    if name not in searcher_names():
-        raise ConfigError(f"searcher {name!r} is unknown; valid: {', '.join(searcher_names())}")
-    if name == "bayesian" and not optuna_installed():
+    if config.check_searcher(name) == "bayesian" and not optuna_installed():
         raise ConfigError(
             "searcher bayesian: the package optuna is not installed: pip install 'tunegrad[optuna]'"
         )
@@ -38,20 +46,4 @@ def make_searcher(name: str, space: SearchSpace, rng: Random) -> Searcher:
     ConfigError as by ``check_searcher``.
     """
     check_searcher(name)
-    match name:
-        case "beam":
-            return BeamSearcher(space, rng)
-        case "random":
-            return RandomSearcher(space, rng)
-        case "exhaustive":
-            return ExhaustiveSearcher(space, rng)
-        case "bayesian":
-            return BayesianSearcher(space, rng)
-        case "evolutionary":
-            return EvolutionarySearcher(space, rng)
-        case "portfolio":
-            return PortfolioSearcher(space, rng)
-        case _:
-            raise InternalError(
-                f"searcher {name!r} is a name that a setting may give, but nothing makes it"
-            )
+    return _SEARCHERS[name](space, rng)

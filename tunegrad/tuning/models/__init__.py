@@ -10,12 +10,12 @@ culprit      which of several challengers ended a race
 
 from __future__ import annotations
 
-from .bench import LocalBench, ModelBench, Turns
+from .bench import LocalBench, ModelBench, Turns, per_launch
 from .expected import Expected, Judge, expected_of
 from .making import Compiled, Models, WholeModel, culprit
 from .work import turn_order
 
 __all__ = [
     "Compiled", "Expected", "Judge", "LocalBench", "ModelBench", "Models", "Turns",
-    "WholeModel", "culprit", "expected_of", "turn_order",
+    "WholeModel", "culprit", "expected_of", "per_launch", "turn_order",
 ]  # fmt: skip

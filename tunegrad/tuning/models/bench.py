@@ -355,5 +355,13 @@ class LocalBench:
         return digest, blob
 
 
+def per_launch(plan: LaunchPlan, turns: Turns) -> dict[str, list[float]]:
+    """Seconds of the mean launch of each kernel, by key, turn by turn."""
+    places: dict[str, list[int]] = {}
+    for i, launch in enumerate(plan.launches):
+        places.setdefault(launch.kernel.key, []).append(i)
+    return {key: [sum(t[i] for i in at) / len(at) for t in turns] for key, at in places.items()}
+
+
 def _bytes(code: CompiledCandidate | str) -> int:
     return len(code) if isinstance(code, str) else len(code.image)
