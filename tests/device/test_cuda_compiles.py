@@ -5,7 +5,6 @@ NVRTC is a library in a wheel; skips where it is missing.
 
 import contextlib
 import re
-import time
 from dataclasses import replace
 
 import numpy as np
@@ -366,18 +365,12 @@ def test_an_image_says_what_ptxas_and_the_disassembler_say(arch, tmp_path):
     assert seen == set(MIXED) == set(KINDS)
 
 
-def test_facts_are_read_in_less_than_a_millisecond():
+def test_facts_are_read_without_compiling_again(monkeypatch):
     device = absent("sm_90a")
     lowered = device.lower(Space(gemm(512, 512, 512, "f16"), device.target).lower(hgemm(4)))
     image = device.compile(lowered)
-    took = []
-    for _ in range(20):
-        start = time.perf_counter()
-        device.facts(lowered, image)
-        took.append(time.perf_counter() - start)
-    compiled_s = time.perf_counter()
-    device.compile(lowered)
-    assert min(took) < 0.05 * (time.perf_counter() - compiled_s), "beside what compiling takes"
+    monkeypatch.setattr(type(device), "compile", None)
+    assert dict(device.facts(lowered, image))["registers"] > 0
 
 
 @pytest.mark.parametrize("image", [b"", b"\x7fELF", b"\x7fELF\x02\x01" + b"\xff" * 200, b"MZ" * 99])

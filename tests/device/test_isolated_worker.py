@@ -122,6 +122,12 @@ def babble_later() -> int:
     return 1
 
 
+def heard(worker: IsolatedWorker) -> None:
+    """Wait until an idle worker has said something, or its end has been seen."""
+    while worker._running.channel.quiet():  # as long as the test may last
+        time.sleep(0.01)
+
+
 @pytest.fixture(scope="module")
 def worker() -> Iterator[IsolatedWorker]:
     worker = IsolatedWorker(ready, (), 30.0)
@@ -275,7 +281,7 @@ def test_bytes_that_are_no_reply_end_the_worker_and_nothing_else(worker, data):
 def test_what_was_said_after_a_reply_is_not_the_next_calls_reply(worker):
     first = worker.call(process, limit_s=5.0, reply_type=int)
     assert worker.call(babble_later, limit_s=5.0, reply_type=int) == Finished(1)
-    time.sleep(0.5)
+    heard(worker)
     second = worker.call(process, limit_s=5.0, reply_type=int)
     assert isinstance(second, Finished)
     assert second != first, "who speaks without being asked is replaced"
@@ -283,7 +289,7 @@ def test_what_was_said_after_a_reply_is_not_the_next_calls_reply(worker):
 
 def test_call_behind_a_dead_idle_worker_is_not_blamed(worker):
     os.kill(worker.call(process, limit_s=5.0, reply_type=int).value, signal.SIGKILL)
-    time.sleep(0.2)
+    heard(worker)
     assert worker.call(twice, 6, limit_s=5.0, reply_type=int) == Finished(12)
 
 

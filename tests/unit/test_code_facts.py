@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from kernel_corpus import corpus_kernel
 
@@ -45,20 +43,13 @@ def test_what_is_no_object_is_a_compile_failure():
         object_facts(b"nothing", "kernel")
 
 
-def test_facts_of_a_cpu_candidate_cost_little_beside_its_compilation():
+def test_facts_of_a_cpu_candidate_are_read_without_compiling_it_again(monkeypatch):
     device = devices.open("cpu")
     kernel = corpus_kernel("conv3x3")
     lowered = build(kernel, Space(kernel, device.target).defaults()[0], device)
-    start = time.perf_counter()
     image = device.compile(lowered)
-    compiled_s = time.perf_counter() - start
-    took = []
-    for _ in range(20):
-        start = time.perf_counter()
-        facts = device.facts(lowered, image)
-        took.append(time.perf_counter() - start)
-    assert min(took) < 0.1 * compiled_s
-    assert {name for name, _ in facts} >= {"code_bytes"}
+    monkeypatch.setattr(type(device), "compile", None)
+    assert {name for name, _ in device.facts(lowered, image)} >= {"code_bytes"}
     assert device.state() == ()
 
 
