@@ -223,14 +223,13 @@ def _settle_budget(given: str | float | None, specs: Sequence[ModelSpec]) -> flo
 
 def check_searcher(name: str) -> Searcher:
     """The searcher of that name. Raises ConfigError for a name that is none."""
-    return _one_of("searcher", name, get_args(Searcher))
+    valid = get_args(Searcher)
+    return _one_of("searcher", name, valid, nearest(name, valid))
 
 
-def _one_of(what: str, said: str, valid: tuple[_Word, ...]) -> _Word:
+def _one_of(what: str, said: str, valid: tuple[_Word, ...], hint: str = "") -> _Word:
     """The word that was said, of those that ``what`` may be. Raises ConfigError for any other."""
     for word in valid:
         if said == word:
             return word
-    raise ConfigError(
-        f"{what} {said!r} is unknown{nearest(said, valid)}; valid: {', '.join(valid)}"
-    )
+    raise ConfigError(f"{what} {said!r} is unknown{hint}; valid: {', '.join(valid)}")
