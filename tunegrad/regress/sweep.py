@@ -87,7 +87,13 @@ def sweep(
                     failed += noted.get(target, [])
                     continue
                 began_s = time.monotonic()
-                found = _timed(one, settings, store, interrupt, tell, hooks)
+                found: ModelTimes | CandidateFailure | UserError
+                try:
+                    found = measure_model(
+                        one, store, settings.turns, interrupt, hooks, tell, settings.peers
+                    )
+                except (CandidateFailure, UserError) as error:
+                    found = error
                 lost = _lost(found, *target)
                 if lost or target in noted:
                     _note(store, name, target, lost)
@@ -104,21 +110,6 @@ def sweep(
     with store.session(history.DONE, 0, {"sweep": name, "failed": lines}, __version__):
         pass
     return Swept(name, tuple(failed), interrupted=False)
-
-
-def _timed(
-    one: TuneSettings,
-    settings: SweepSettings,
-    store: Store,
-    interrupt: Interrupt,
-    tell: Callable[[str], None],
-    hooks: Hooks,
-) -> ModelTimes | CandidateFailure | UserError:
-    """Measure a model; why it could not be."""
-    try:
-        return measure_model(one, store, settings.turns, interrupt, hooks, tell, settings.peers)
-    except (CandidateFailure, UserError) as error:
-        return error
 
 
 def _said(

@@ -152,15 +152,11 @@ def _sums(report: ExplainReport) -> str:
             f"; the whole model took {ms(report.wall_ms)} ms when it was last tuned, so they are "
             f"{part:.0f} % of it"
         )
-    return f"{_sum_of_kernels(report)}{wall}"
-
-
-def _sum_of_kernels(report: ExplainReport) -> str:
     return (
         f"all kernels: {ms(report.total_ms)} ms; the sum of their bounds is "
         f"{ms(report.floor_ms)} ms, so they stand at "
         f"{number(report.pct_floor)} % of it; with every kernel direct it would be "
-        f"{ms(report.direct_floor_ms)} ms"
+        f"{ms(report.direct_floor_ms)} ms{wall}"
     )
 
 
