@@ -348,6 +348,18 @@ def random_inputs(seed: int, outputs: tuple[Node, ...]) -> dict[str, Array]:
     return inputs
 
 
+def with_constants(rng: random.Random, outputs: tuple[Node, ...], share: float) -> tuple[Node, ...]:
+    """The graph with so many of its inputs replaced by constants."""
+    arrays = np.random.default_rng(rng.randrange(1 << 30))
+    new: dict[Node, Node] = {}
+    for n in g.topological(outputs):
+        if n.op is g.GraphOp.INPUT and rng.random() < share:
+            new[n] = g.const(random_array(arrays, n.shape, n.dtype), n.dtype, str(n.arg))
+        else:
+            new[n] = Node(n.op, tuple(new[s] for s in n.srcs), n.arg, n.shape, n.dtype)
+    return tuple(new[o] for o in outputs)
+
+
 def random_array(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
     if dtype.is_bool:
         return np.asarray(rng.random(shape) < 0.5)

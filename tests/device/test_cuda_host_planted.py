@@ -100,11 +100,8 @@ def exchanged():
     return cuda_host().lower(program), arrays, "S", done["S"]
 
 
-def padded_image():
-    """A convolution by a matrix unit, whose copies fill what lies outside with zeros."""
-    kernel = image_kernel(2, 16, 8)
-    target = cuda_host().target
-    program = Space(kernel, target).lower(Schedule.parse(CONV))
+def case_of(kernel, program):
+    """A program of a kernel as it is lowered, its memory, its output, and what that must be."""
     rng = np.random.default_rng(0)
     arrays = {
         p.name: np.zeros(p.size, p.dtype.numpy)
@@ -116,21 +113,19 @@ def padded_image():
     return cuda_host().lower(program), pack_buffers(program, arrays), "p0", want.astype(np.float32)
 
 
+def padded_image():
+    """A convolution by a matrix unit, whose copies fill what lies outside with zeros."""
+    kernel = image_kernel(2, 16, 8)
+    target = cuda_host().target
+    return case_of(kernel, Space(kernel, target).lower(Schedule.parse(CONV)))
+
+
 def parted(part):
     """One of the kernels of a product whose sum is split in four."""
     kernel = parts_of(gemm(32, 64, 1024), "split_k4")[part]
     space = Space(kernel, cuda_host().target)
     (schedule,) = space.defaults()
-    program = space.lower(schedule)
-    rng = np.random.default_rng(0)
-    arrays = {
-        p.name: np.zeros(p.size, p.dtype.numpy)
-        if p.role == "out"
-        else rng.standard_normal(p.size).astype(p.dtype.numpy)
-        for p in kernel.params
-    }
-    want = interpret_kernel(kernel, arrays, as_float64=True)["p0"].reshape(-1)
-    return cuda_host().lower(program), arrays, "p0", want.astype(np.float32)
+    return case_of(kernel, space.lower(schedule))
 
 
 def partial_sums():
@@ -158,16 +153,7 @@ def passed_on():
     """Sums of a product that go through shared memory, 40 rows of them, and a residual."""
     kernel = residual(40, 128, 48)
     target = cuda_host().target
-    program = Space(kernel, target).lower(Schedule.parse(SLICED))
-    rng = np.random.default_rng(0)
-    arrays = {
-        p.name: np.zeros(p.size, p.dtype.numpy)
-        if p.role == "out"
-        else rng.standard_normal(p.size).astype(p.dtype.numpy)
-        for p in kernel.params
-    }
-    want = interpret_kernel(kernel, arrays, as_float64=True)["p0"].reshape(-1)
-    return cuda_host().lower(program), pack_buffers(program, arrays), "p0", want.astype(np.float32)
+    return case_of(kernel, Space(kernel, target).lower(Schedule.parse(SLICED)))
 
 
 def nth(pattern, n, new):

@@ -8,6 +8,10 @@ import time
 import numpy as np
 import pytest
 from hand_programs import (
+    BOOLS,
+    FLOATS,
+    INTS,
+    NUMBERS,
     F,
     arguments_of,
     below,
@@ -83,24 +87,6 @@ def samples(dtype, seed):
     return made
 
 
-FLOATS = (
-    Op.EXP,
-    Op.LOG,
-    Op.LOG2,
-    Op.SQRT,
-    Op.RECIP,
-    Op.TANH,
-    Op.ERF,
-    Op.SIN,
-    Op.FLOOR,
-    Op.ROUND,
-    Op.DIV,
-    Op.POW,
-    Op.FMA,
-)
-NUMBERS = (Op.NEG, Op.ABS, Op.ADD, Op.SUB, Op.MUL, Op.MAX, Op.MIN, Op.LT, Op.EQ, Op.NE, Op.WHERE)
-INTS = (Op.FLOOR, Op.FLOORDIV, Op.MOD, Op.NOT, Op.AND, Op.OR, Op.XOR)
-BOOLS = (Op.NOT, Op.AND, Op.OR, Op.XOR, Op.MAX, Op.MIN, Op.EQ, Op.NE, Op.WHERE)
 APPROXIMATE = (Op.EXP, Op.LOG, Op.LOG2, Op.TANH, Op.ERF, Op.SIN, Op.POW, Op.SQRT, Op.DIV, Op.RECIP)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.graph_builders import run_schedule
-from tests.graph_fuzzer import random_array, random_graph, random_inputs
+from tests.graph_fuzzer import random_graph, random_inputs, with_constants
 from tests.verifiers.graph import verify_graph
 from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import BOOL, F32, F64, I8, I16, I32, U8, U64, DType
@@ -84,22 +84,10 @@ def test_fusion_is_the_same_in_another_process() -> None:
     assert other.splitlines() == plans().splitlines()
 
 
-def with_constants(rng: random.Random, outputs: tuple[Node, ...]) -> tuple[Node, ...]:
-    """The graph with some of its inputs replaced by constants."""
-    arrays = np.random.default_rng(rng.randrange(1 << 30))
-    new: dict[Node, Node] = {}
-    for n in g.topological(outputs):
-        if n.op is GraphOp.INPUT and rng.random() < 0.7:
-            new[n] = g.const(random_array(arrays, n.shape, n.dtype), n.dtype, str(n.arg))
-        else:
-            new[n] = Node(n.op, tuple(new[s] for s in n.srcs), n.arg, n.shape, n.dtype)
-    return tuple(new[o] for o in outputs)
-
-
 def test_fusion_after_constant_folding_keeps_the_meaning() -> None:
     for seed in range(200):
         rng = random.Random(seed)
-        outputs = with_constants(rng, random_graph(rng, rng.randint(1, 12), MIXED))
+        outputs = with_constants(rng, random_graph(rng, rng.randint(1, 12), MIXED), 0.7)
         folded = fold_constants(outputs)
         verify_graph(folded)
         inputs = random_inputs(seed, outputs)
@@ -114,7 +102,7 @@ def test_fusion_after_constant_folding_keeps_the_meaning() -> None:
 def test_fusion_after_constant_folding_computes_nothing_that_no_input_reaches() -> None:
     for seed in range(100):
         rng = random.Random(seed)
-        outputs = fold_constants(with_constants(rng, random_graph(rng, 10)))
+        outputs = fold_constants(with_constants(rng, random_graph(rng, 10), 0.7))
         reached: dict[Node, bool] = {}
         holds: dict[Node, bool] = {}
         for n in g.topological(outputs):

@@ -5,14 +5,11 @@ from __future__ import annotations
 import gc
 import random
 
-import numpy as np
-
-from tests.graph_fuzzer import random_array, random_graph
+from tests.graph_fuzzer import random_graph, with_constants
 from tunegrad.frontend import Tensor
-from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import BOOL, F32, F64, I32
 from tunegrad.ir.folding import fold_constants
-from tunegrad.ir.graph import GraphOp, Node
+from tunegrad.ir.graph import Node
 
 MIXED = (F32, F64, I32, BOOL)
 
@@ -28,23 +25,11 @@ def test_graph_of_a_thousand_equal_expressions_has_the_nodes_of_one() -> None:
     assert not [o for o in gc.get_objects() if isinstance(o, Node)]
 
 
-def with_constants(seed: int) -> tuple[Node, ...]:
-    """A random graph half of whose inputs are constants."""
-    rng, arrays = random.Random(seed), np.random.default_rng(seed)
-    new: dict[Node, Node] = {}
-    outputs = random_graph(rng, rng.randint(1, 14), MIXED)
-    for n in g.topological(outputs):
-        if n.op is GraphOp.INPUT and rng.random() < 0.5:
-            new[n] = g.const(random_array(arrays, n.shape, n.dtype), n.dtype, str(n.arg))
-        else:
-            new[n] = Node(n.op, tuple(new[s] for s in n.srcs), n.arg, n.shape, n.dtype)
-    return tuple(new[o] for o in outputs)
-
-
 def test_graph_folded_twice_is_the_graph_folded_once() -> None:
     changed = 0
     for seed in range(1_000):
-        outputs = with_constants(seed)
+        rng = random.Random(seed)
+        outputs = with_constants(rng, random_graph(rng, rng.randint(1, 14), MIXED), 0.5)
         once = fold_constants(outputs)
         twice = fold_constants(once)
         assert len(once) == len(twice)

@@ -3,6 +3,10 @@
 import numpy as np
 import pytest
 from hand_programs import (
+    BOOLS,
+    FLOATS,
+    INTS,
+    NUMBERS,
     F,
     arguments_of,
     below,
@@ -45,24 +49,6 @@ SAMPLES = {
     "f32": np.array([0.5, -1.25, 3.0, np.inf, np.nan, 1e-3, 2.0, -0.0], np.float32),
     "f64": np.array([0.5, -1.25, 3.0, np.inf, np.nan, 1e-3, 2.0, -0.0], np.float64),
 }
-FLOATS = (
-    Op.EXP,
-    Op.LOG,
-    Op.LOG2,
-    Op.SQRT,
-    Op.RECIP,
-    Op.TANH,
-    Op.ERF,
-    Op.SIN,
-    Op.FLOOR,
-    Op.ROUND,
-    Op.DIV,
-    Op.POW,
-    Op.FMA,
-)
-NUMBERS = (Op.NEG, Op.ABS, Op.ADD, Op.SUB, Op.MUL, Op.MAX, Op.MIN, Op.LT, Op.EQ, Op.NE, Op.WHERE)
-INTS = (Op.FLOOR, Op.FLOORDIV, Op.MOD, Op.NOT, Op.AND, Op.OR, Op.XOR)
-BOOLS = (Op.NOT, Op.AND, Op.OR, Op.XOR, Op.MAX, Op.MIN, Op.EQ, Op.NE, Op.WHERE)
 CASES = (
     [(op, t) for op in (*NUMBERS, *FLOATS) for t in (F32, F64)]
     + [(op, t) for op in (*NUMBERS, *INTS) for t in (I32, I64)]

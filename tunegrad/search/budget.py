@@ -343,7 +343,7 @@ class ModelSearch:
                 self._all[i].give_up(begun)
         finally:
             while self._under_way:
-                self._under_way.pop()[1].close()
+                self._under_way.pop()[1].found.close()
 
     @property
     def _unanswered(self) -> int:

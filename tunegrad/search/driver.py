@@ -205,7 +205,7 @@ class KernelSearch:
                 with self.log.together():
                     self._keep(begun, begun.found.arrived())
         finally:
-            begun.close()
+            begun.found.close()
 
     def _keep(self, begun: Begun, arrived: Sequence[Measured | None]) -> None:
         fresh = [p for p in begun.proposals if p.schedule.text in begun.fresh]

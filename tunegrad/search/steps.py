@@ -110,7 +110,3 @@ class Begun:
     fresh: frozenset[str]
     found: Results
     repeats: bool = False
-
-    def close(self) -> None:
-        """Give up what was not taken; a measurer that works ahead stops."""
-        self.found.close()
