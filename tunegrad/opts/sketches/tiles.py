@@ -310,13 +310,15 @@ def nearest(sizes: Sequence[int], want: int) -> int:
     return min(range(len(sizes)), key=lambda i: abs(sizes[i] - want))
 
 
-_IN_FLIGHT = 8.0
-"""Multiply-adds that hide each other's latency, at the least."""
+_IN_FLIGHT, _LATENCY = 8.0, 5.0
+"""Multiply-adds that hide each other's latency, at the least, and cycles of one: two units want
+ten. With 8.7, which eight of them take in the first cache, tiles of three vectors won at 1024 x
+1024 x 1024, and took 1.05 (32 bytes) and 1.08 (64 bytes) of the time of those of two.
+"""
 
 _STEADY, _LATE = 6, 0.7
 """Multiply-adds in flight, for each that starts in a cycle, with which a step takes no longer than
-they do, and what fewer take longer. With two a cycle, vectors of 32 bytes and all in the first
-cache, steps of 6, 8, 9, 10 and 12 took the time of 8.3, 8.7, 9.6, 10.7 and 12.0.
+they do, and what fewer take longer: of two a cycle, 10 took the time of 10.7 and 12 that of 12.0.
 """
 
 _STEP = 0.02
@@ -402,14 +404,14 @@ def fold_ranked(s: Sweep) -> tuple[tuple[int, int], int]:
 
 def _sweep_cost(s: Sweep, tile: tuple[int, int], fold: int) -> float:
     """Time for all tiles in multiply-adds of a vector; a load takes as long as one."""
-    far = s.far if tile[1] > s.near else 0.0
+    flight, far = max(_IN_FLIGHT, _LATENCY * s.fmas), s.far if tile[1] > s.near else 0.0
     total = 0.0
     for (high, again), (wide, uses), (cols, times) in product(
         _parts(s.above, fold), _parts(max(1, s.rows), tile[0]), _parts(s.vectors, tile[1])
     ):
         rows = high * wide
         late = _LATE * (rows * cols < _STEADY * s.fmas)
-        busy = max(rows * cols + late, rows + cols, _IN_FLIGHT, cols * far)
+        busy = max(rows * cols + late, rows + cols, flight, cols * far)
         total += again * uses * times * (busy + _STEP * (rows + cols))
     loops = (-(-s.rows // tile[0]), -(-s.vectors // tile[1]), *s.others)
     loops = (*loops, -(-s.above // fold))
