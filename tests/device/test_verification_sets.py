@@ -14,7 +14,7 @@ from kernel_corpus import NAMES, corpus_kernel
 import tunegrad as tg
 from tunegrad.compiling import HOOKS, Payload, candidate
 from tunegrad.compiling.candidate import inputs, lower, reference
-from tunegrad.devices import DeviceMeasurer, host_device
+from tunegrad.devices import DeviceMeasurer, host_device, run_on_host
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.job import Candidate, Limits
@@ -27,7 +27,7 @@ from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.kernel import Kernel
-from tunegrad.opts import Space
+from tunegrad.opts import Schedule, Space
 from tunegrad.trial import Policy, Status
 
 TARGET = host_target(1)
@@ -359,3 +359,29 @@ def test_right_kernels_that_are_sensitive_are_right(make):
     rows = [o.measurement for o in found if o is not None]
     assert rows
     assert [row.error for row in rows if row.status is not Status.OK] == []
+
+
+SUMS: dict[str, Callable[[Tensor], Tensor]] = {
+    "plain": lambda t: t.sum(),
+    "of a function": lambda t: t.tanh().sum(),
+    "scaled": lambda t: (t * 0.3).sum() * 2 - 1,
+    "two": lambda t: (t * 0.3).sum() + (t * t * t).sum(),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+@pytest.mark.parametrize("terms", [1 << 12, 1 << 20])
+def test_a_sum_whose_terms_cancel_is_right_and_one_without_a_term_is_wrong(
+    name: str, terms: int
+) -> None:
+    """Roundings are as large as partial sums: nothing next to the result was allowed for them."""
+    k = kernel_of(SUMS[name](x(terms)))
+    half = np.random.default_rng(0).standard_normal(terms // 2).astype(np.float32)
+    values = np.concatenate((half, -np.random.default_rng(1).permutation(half)))
+    read, out = k.params[1].name, k.outputs[0].name
+    expected = reference(payload_of(k), {read: values})[out]
+    program = Space(k, TARGET).lower(Schedule(()))
+    assert compare(run_on_host(program, {read: values})[out], "f32", expected).first < 0
+    less = values.copy()
+    less[np.argmax(np.abs(values))] = 0
+    assert compare(run_on_host(program, {read: less})[out], "f32", expected).first == 0

@@ -24,7 +24,7 @@ from tunegrad.devices.verifying import Bar, Kind, applied, drawing, kinds_of, to
 from tunegrad.errors import CompileFailure, IllegalAction
 from tunegrad.ir import rounding
 from tunegrad.ir.dtypes import F32, F64
-from tunegrad.ir.expr import Op
+from tunegrad.ir.expr import Apply, Op
 from tunegrad.ir.interpret.evaluate import in_float64, unrounded
 from tunegrad.ir.interpret.kernel import (
     folds_at,
@@ -155,10 +155,16 @@ def reference(
     kernel = unrounded(payload.kernel)
     found = _values(kernel, arrays, rounded, few)
     tipped = _tipped(kernel, arrays, rounded, few, found)
-    bounds = _bounds(kernel, arrays, rounded)
+    bounds, slack = _bounds(kernel, arrays, rounded), _slack(kernel, arrays, rounded, found)
     signed = _keeps_signs(kernel)
     found = {
-        name: replace(r, within=within, bounds=_of_each(r, bounds.get(name)), signed=signed)
+        name: replace(
+            r,
+            within=within,
+            bounds=_of_each(r, bounds.get(name)),
+            signed=signed,
+            slack=slack.get(name, 0.0),
+        )
         for name, r in found.items()
     }
     found = {name: _left_out(r, tipped.get(name)) for name, r in found.items()}
@@ -179,6 +185,50 @@ def _values(
     steps = _CHECK_STEPS if few else _SAMPLE_STEPS
     sample = _sampled(kernel, arrays, sample_points(kernel, steps=steps))
     return {name: _reference(values, rounded[name], at) for name, (at, values) in sample.items()}
+
+
+def _slack(
+    kernel: Kernel,
+    arrays: Mapping[str, Array],
+    rounded: Mapping[str, rounding.Rounded],
+    found: Mapping[str, Reference],
+) -> dict[str, float]:
+    """How far few results are off by roundings of sums whose terms cancel.
+
+    Such a sum has roundings of partial sums, which are as large as a walk of its terms: the root of
+    the sum of their squares. Of many results the root mean square says it, of few they may all be
+    small. So sums are moved by what a walk of that size may be off.
+    """
+    few = [
+        n
+        for n, r in rounded.items()
+        if kernel.param(n).dtype.is_float and r.count is None
+        if found[n].values.size < drawing.MANY_SUMS
+    ]
+    sums = [r for r in kernel.reduces if r.op is Op.ADD and r.dtype.is_float and not r.rows]
+    if not few or not sums:
+        return {}
+    squares = {
+        r.name: replace(r, name=f"{r.name}_squared", expr=Apply(Op.MUL, (r.expr,) * 2, r.dtype))
+        for r in sums
+    }
+    read, points = _read(kernel, arrays), sample_points(kernel, steps=_CHECK_STEPS)
+    both = replace(kernel, stages=(*kernel.reduces, *squares.values(), *kernel.stores))
+    known = folds_at(both, read, points, as_float64=True)
+    slack, chain = dict.fromkeys(few, 0.0), max(rounded[n].chain for n in few)
+    right = interpret_at(kernel, read, points, as_float64=True, known=known)
+    with np.errstate(invalid="ignore", over="ignore"):
+        for way in (0.5, -0.5):
+            moved = {
+                r.name: known[r.name]
+                + way * tolerance(r.dtype, chain, np.ones(1)) * np.sqrt(known[squares[r.name].name])
+                for r in sums
+            }
+            off = interpret_at(kernel, read, points, as_float64=True, known=known | moved)
+            for n in few:
+                apart = np.abs(off[n][1] - right[n][1])
+                slack[n] = float(apart.max(initial=slack[n], where=np.isfinite(apart)))
+    return slack
 
 
 def _tipped(
@@ -333,11 +383,7 @@ def _whole(
 
 
 def _reference(values: Array, rounded: rounding.Rounded, indices: Array | None) -> Reference:
-    """Terms round on their own, blocks or not: of many sums some show how large those errors are,
-    while the only ones may cancel.
-    """
-    terms = rounded.chain if values.size >= drawing.MANY_SUMS else rounded.terms
-    return Reference(_comparable(values), max(1, terms), indices, rounded.count)
+    return Reference(_comparable(values), max(1, rounded.chain), indices, rounded.count)
 
 
 def _checked(r: Reference, offsets: Array, expected: Array) -> Reference:

@@ -86,6 +86,7 @@ class Reference:
     where that is undecided, NaN where it is not known, None where it is known of no value.
     ``fault``: why nothing can be compared with it, in words; no candidate is right then.
     ``signed``: zeros that are exact have one sign, whatever the order of operations.
+    ``slack``: what each value may be off by roundings of sums that cancel, where results are few.
     """
 
     values: Array
@@ -96,6 +97,7 @@ class Reference:
     fault: str = ""
     bounds: npt.NDArray[np.float32] | None = None
     signed: bool = False
+    slack: float = 0.0
 
     @property
     def nbytes(self) -> int:

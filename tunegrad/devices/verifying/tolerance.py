@@ -157,6 +157,7 @@ class Bar:
         allowed = tolerance(
             number, reference.terms, expected, reference.roundings, reference.within
         )
+        allowed += reference.slack
         if reference.bounds is not None and number.is_float and not kind.is_pair:
             allowed = _within_bounds(number, allowed, expected, reference)
         zeros = _signed_zeros(kind, expected, reference)

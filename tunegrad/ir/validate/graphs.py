@@ -332,8 +332,9 @@ def folded(
             (*lines[:long], line, *lines[long + 1 :]),
             (*extents[:long], len(line), *extents[long + 1 :]),
         )
-        both = [part if total is None else total, part]
-        total = part if total is None else numbers.apply(op, both, [dtype] * 2, dtype, depth)
+        if total is not None:
+            part = numbers.joined_parts(op, total, part, dtype, depth)
+        total = part
     return typed(Number, total)
 
 

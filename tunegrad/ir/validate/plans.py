@@ -39,6 +39,9 @@ _MOST, _LEAST, _POINTS = 128, 2, 3
 _PLACES, _CORNERS = 64, 2
 """Elements that have some of the terms of a long sum worked out, where few have all."""
 
+_DRAWS = 24
+"""Inputs of which truths are folded: half of them hide one that is missing."""
+
 _NEAR = 1e-12
 """Relative distance of a fraction from a number of a matrix that is made of it in f64."""
 
@@ -199,12 +202,24 @@ def validate_group(group: Group, cone: list[Node]) -> None:
     """
     terms = graphs.terms_behind(cone, group.held, group.node, leaves=False)
     exactly = _positions_become_floats(cone)
+    draws = range(1, 2 if not _folds_truths(group, cone) else _DRAWS + 1)
+
+    def compare(exactly: bool) -> None:
+        for draw in draws:
+            _compare(group, cone, terms, exactly=exactly, counts=draw)
+
     try:
-        _compare(group, cone, terms, exactly=exactly)
+        compare(exactly)
     except WrongPlan:
         if exactly and len(group.launches) == 1:
             raise
-        _compare(group, cone, terms, exactly=not exactly)
+        compare(not exactly)
+
+
+def _folds_truths(group: Group, cone: list[Node]) -> bool:
+    """True where truths are folded, of which a result is no more than their parity."""
+    folds = (n for n in cone if n.op is GraphOp.REDUCE and (n is group.node or n not in group.held))
+    return any(n.dtype.is_bool for n in folds)
 
 
 def _positions_become_floats(cone: list[Node]) -> bool:
@@ -227,10 +242,13 @@ def _selects(group: Group, cone: list[Node]) -> bool:
     return any(not x.valid.always for _, x in group.launch.kernel.loads)
 
 
-def _compare(group: Group, cone: list[Node], terms: int, *, exactly: bool = False) -> None:
+def _compare(
+    group: Group, cone: list[Node], terms: int, *, exactly: bool = False, counts: int = 1
+) -> None:
     k = group.launch.kernel
     seed = int.from_bytes(hashlib.sha256(k.key.encode()).digest()[:4], "big")
     samples, known = min(_MOST, max(_LEAST, graphs.SAMPLED_TERMS // terms)), graphs.borders(cone)
+    drawn = partial(Numbers.drawn, seed=seed, exactly=exactly, counts=counts)
     if len(group.launches) == 1:
         at = every = graphs.sampled(group.node.shape, max(samples, _PLACES), known, seed)
         if at and samples < min(_PLACES, len(at[0])):  # of corners most is padding
@@ -238,9 +256,7 @@ def _compare(group: Group, cone: list[Node], terms: int, *, exactly: bool = Fals
         count = len(at[0]) if at else 1
         spoiled = 0 if not _selects(group, cone) else count if terms == 1 else (count + 3) // 4
         rarely = 1 << (2 * terms * len(group.held)).bit_length()
-        numbers = Numbers.drawn(
-            count + spoiled, seed, exactly=exactly, spoiled=spoiled, rarely=rarely
-        )
+        numbers = drawn(count + spoiled, spoiled=spoiled, rarely=rarely)
         twice = tuple(np.concatenate((i, i[count - spoiled :])) for i in at) if spoiled else at
         try:
             _Comparison(group, twice, numbers).by_element()
@@ -248,11 +264,11 @@ def _compare(group: Group, cone: list[Node], terms: int, *, exactly: bool = Fals
             _compare_terms(group, cone, twice, numbers)
             return
         if every is not at:
-            numbers = Numbers.drawn(len(every[0]), seed, exactly=exactly)
+            numbers = drawn(len(every[0]))
             _compare_terms(group, cone, every, numbers, graphs.SAMPLED_TERMS // 2 // len(every[0]))
         return
     # a sum of bytes on floats is compared without roundings: each side has others
-    drawn = partial(Numbers.drawn, seed=seed, exactly=exactly, on_purpose=group.on_floats)
+    drawn = partial(drawn, on_purpose=group.on_floats)
     at = graphs.sampled(group.node.shape, _MOST, known, seed)
     numbers = drawn(len(at[0]) if at else 1)
     whole = _Comparison(group, at, numbers)
