@@ -24,6 +24,7 @@ from tests.faults import HOOKS
 from tests.hostile_programs import Unguarded
 from tests.rewrite_faults import FAULTS, is_seen
 from tunegrad.devices import DeviceMeasurer, Limits
+from tunegrad.devices.processes.isolated import preload
 from tunegrad.trial import Status
 
 __all__ = ["Row", "main"]
@@ -83,6 +84,7 @@ def _rewrites(runs: int, chosen: Chosen) -> Iterator[Row]:
 
 
 def _candidates(runs: int, chosen: Chosen) -> Iterator[Row]:
+    preload(["tools.planted_faults"])  # a worker for each run imports none of it again
     with DeviceMeasurer(Unguarded(TARGET), HOOKS, _LIMITS, compile_workers=1) as device:
         for name in chosen(CASES):
             yield _row("candidates", name, runs, partial(_is_caught, device, name))
