@@ -24,7 +24,7 @@ from tunegrad.devices.verifying import Bar, Kind, applied, drawing, kinds_of, to
 from tunegrad.errors import CompileFailure, IllegalAction
 from tunegrad.ir import rounding
 from tunegrad.ir.dtypes import F32, F64
-from tunegrad.ir.expr import Apply, Op
+from tunegrad.ir.expr import Op
 from tunegrad.ir.interpret.evaluate import in_float64, unrounded
 from tunegrad.ir.interpret.kernel import (
     folds_at,
@@ -205,15 +205,10 @@ def _slack(
         if kernel.param(n).dtype.is_float and r.count is None
         if found[n].values.size < drawing.MANY_SUMS
     ]
-    sums = [r for r in kernel.reduces if r.op is Op.ADD and r.dtype.is_float and not r.rows]
-    if not few or not sums:
+    both, squares = rounding.with_squares(kernel)
+    if not few or not squares:
         return {}
-    squares = {
-        r.name: replace(r, name=f"{r.name}_squared", expr=Apply(Op.MUL, (r.expr,) * 2, r.dtype))
-        for r in sums
-    }
     read, points = _read(kernel, arrays), sample_points(kernel, steps=_CHECK_STEPS)
-    both = replace(kernel, stages=(*kernel.reduces, *squares.values(), *kernel.stores))
     known = folds_at(both, read, points, as_float64=True)
     slack, chain = dict.fromkeys(few, 0.0), max(rounded[n].chain for n in few)
     right = interpret_at(kernel, read, points, as_float64=True, known=known)
@@ -221,8 +216,9 @@ def _slack(
         for way in (0.5, -0.5):
             moved = {
                 r.name: known[r.name]
-                + way * tolerance(r.dtype, chain, np.ones(1)) * np.sqrt(known[squares[r.name].name])
-                for r in sums
+                + way * tolerance(r.dtype, chain, np.ones(1)) * np.sqrt(known[squares[r.name]])
+                for r in kernel.reduces
+                if r.name in squares
             }
             off = interpret_at(kernel, read, points, as_float64=True, known=known | moved)
             for n in few:

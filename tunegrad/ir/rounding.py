@@ -482,6 +482,17 @@ def steps_after_sums(k: Kernel) -> bool:
     )
 
 
+def with_squares(k: Kernel) -> tuple[Kernel, dict[str, str]]:
+    """A kernel that folds squares of the terms of its sums of floats, too; names by the sums'."""
+    squares = {
+        r.name: replace(r, name=f"{r.name}_squared", expr=Apply(Op.MUL, (r.expr,) * 2, r.dtype))
+        for r in k.reduces
+        if r.op is Op.ADD and r.dtype.is_float and not r.rows
+    }
+    both = replace(k, stages=(*k.reduces, *squares.values(), *k.stores))
+    return both, {name: r.name for name, r in squares.items()}
+
+
 def with_moved_sums(k: Kernel, share: float, by: Mapping[str, float]) -> Kernel:
     """A kernel whose sums of floats are off: by a share of their size, and by so much each."""
 

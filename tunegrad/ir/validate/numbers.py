@@ -382,12 +382,11 @@ class Numbers:
         rounds: bool = False,
         narrow: DType | None = None,
         on_purpose: bool = False,
-        counts: int = 0,
         spoiled: int = 0,
         rarely: int = 1,
     ) -> Numbers:
         """Orders for so many samples, of which the last ``spoiled`` ones are so."""
-        found = Numbers(
+        return Numbers(
             _scale(samples, seed),
             exactly=exactly,
             rounds=rounds,
@@ -396,8 +395,6 @@ class Numbers:
             spoiled=np.arange(samples) >= samples - spoiled if spoiled else None,
             rarely=rarely,
         )
-        found.counts = counts
-        return found
 
     def of(self, chosen: Array) -> Numbers:
         """Those of some of the samples; these same numbers where it is all, in order."""

@@ -248,7 +248,12 @@ def _compare(
     k = group.launch.kernel
     seed = int.from_bytes(hashlib.sha256(k.key.encode()).digest()[:4], "big")
     samples, known = min(_MOST, max(_LEAST, graphs.SAMPLED_TERMS // terms)), graphs.borders(cone)
-    drawn = partial(Numbers.drawn, seed=seed, exactly=exactly, counts=counts)
+
+    def drawn(samples: int, **more: Any) -> Numbers:
+        numbers = Numbers.drawn(samples, seed, exactly=exactly, **more)
+        numbers.counts = counts
+        return numbers
+
     if len(group.launches) == 1:
         at = every = graphs.sampled(group.node.shape, max(samples, _PLACES), known, seed)
         if at and samples < min(_PLACES, len(at[0])):  # of corners most is padding
@@ -268,13 +273,12 @@ def _compare(
             _compare_terms(group, cone, every, numbers, graphs.SAMPLED_TERMS // 2 // len(every[0]))
         return
     # a sum of bytes on floats is compared without roundings: each side has others
-    drawn = partial(drawn, on_purpose=group.on_floats)
     at = graphs.sampled(group.node.shape, _MOST, known, seed)
-    numbers = drawn(len(at[0]) if at else 1)
+    numbers = drawn(len(at[0]) if at else 1, on_purpose=group.on_floats)
     whole = _Comparison(group, at, numbers)
     whole.written()
     at = graphs.sampled(tuple(a.extent for a in k.axes), min(samples, _POINTS), (), seed)
-    numbers = drawn(len(at[0]) if at else 1)
+    numbers = drawn(len(at[0]) if at else 1, on_purpose=group.on_floats)
     numbers.patient = True
     work = _Comparison(group, (), numbers)
     work.strides = whole.strides
