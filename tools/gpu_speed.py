@@ -21,6 +21,7 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule as fuse
 from tunegrad.opts import Schedule
+from tunegrad.planning import expected_parts
 
 __all__ = ["convolutions", "copied_bytes_per_s", "products", "rows", "tensors"]
 
@@ -219,7 +220,8 @@ def _moved(
     nbytes: int,
 ) -> Row:
     launches = fuse(fold_constants((tensor.node,))).launches
-    parts = [measured(device, x.kernel) for x in launches]
+    kernels = [k for x in launches for k in expected_parts(x.kernel, device.target, "contract")]
+    parts = [measured(device, k) for k in kernels]
     seconds = sum(part["seconds"] for part in parts)
     moved = sum(x.kernel.unique_bytes for x in launches)
     row: Row = {"seconds": seconds, "gb_per_s": moved / seconds / 1e9, "kernels": parts}
