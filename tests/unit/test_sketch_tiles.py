@@ -11,11 +11,12 @@ from kernel_corpus import NAMES, kernels_of
 
 from benchmarks.hand_schedules import AVX512
 from tunegrad.frontend import Tensor
-from tunegrad.frontend.functional import max_pool2d
+from tunegrad.frontend.functional import conv2d, max_pool2d
 from tunegrad.ir.dtypes import DTYPES
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
+from tunegrad.ir.variants import parts_of
 from tunegrad.opts import DefaultChooser, Space
 from tunegrad.opts.decisions import Recorder
 from tunegrad.opts.sketches.tiles import (
@@ -247,3 +248,31 @@ def test_a_constant_matrix_times_a_vector_leaves_vectors_of_sums_where_it_has_ro
     text = default(product, replace(AVX512, threads=threads))
     assert ("vectorize" in text and "stage(" in text) == vectors
     assert ("group(" in text) != vectors
+
+
+TWO = replace(SERVER, threads=2)
+
+
+def shared_out(kernel: Kernel) -> str:
+    """The axis whose loop is on threads."""
+    (loop,) = re.findall(r"thread\(axis=([a-z]+)\d*,", Space(kernel, TWO).defaults()[0].text)
+    return str(loop)
+
+
+def test_threads_keep_to_the_rows_that_they_made_from_kernel_to_kernel() -> None:
+    """Winograd's of 56x56: tiles, products and results are shared out by rows of the image."""
+    x = Tensor.input("x", (1, 56, 56, 64)).permute(0, 3, 1, 2)
+    w = Tensor(np.ones((64, 64, 3, 3), np.float32))
+    made = kernel(conv2d(x, w, padding=1).permute(0, 2, 3, 1).contiguous())
+    *_, image, product, result = parts_of(made, "winograd4")
+    assert [shared_out(k) for k in (image, product, result)] == ["a", "b", "a"]
+    assert [a.extent for a in product.canonical().axes] == [36, 196, 64]
+
+
+def test_threads_share_out_the_larger_operand_of_a_batch_of_products() -> None:
+    a, b = Tensor.input("a", (36, 16, 256)), Tensor.input("b", (36, 256, 256))
+    assert shared_out(kernel(a @ b)) == "a"
+    a, b = Tensor.input("a", (36, 196, 64)), Tensor.input("b", (36, 64, 64))
+    assert shared_out(kernel(a @ b)) == "b"
+    a, b = Tensor.input("a", (12, 128, 64)), Tensor.input("b", (12, 64, 128))
+    assert shared_out(kernel(a @ b)) == "a"
