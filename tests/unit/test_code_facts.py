@@ -74,7 +74,7 @@ def test_measured_candidates_have_facts_of_their_own_images(measured):
         lowered = build(kernel, Schedule.parse(text), device)
         assert outcome.measurement.status is Status.OK
         assert outcome.measurement.facts == device.facts(lowered, device.compile(lowered))
-        assert {name for name, _ in outcome.measurement.state} <= {"clock_mhz"}
+        assert {name for name, _ in outcome.measurement.state} <= {"clock_mhz", "launch_ns"}
 
 
 def test_listings_are_counted_when_asked_for(measured):

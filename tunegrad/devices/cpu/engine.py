@@ -318,8 +318,8 @@ class CpuEngine:
         return self.team.time(launch.native, samples, inner, cold)
 
     def state(self) -> Properties:
-        mhz = self._bulk.clock_mhz()
-        return (*self.device.state(), *([("clock_mhz", mhz)] if mhz else []))
+        found = ("clock_mhz", self._bulk.clock_mhz()), ("launch_ns", self._bulk.launch_ns())
+        return (*self.device.state(), *(x for x in found if x[1]))
 
     def disorder(self) -> str:
         found, before = self._bulk.control(), self._control

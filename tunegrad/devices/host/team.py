@@ -729,6 +729,19 @@ class Bulk:
         launch = Launch(self._addresses["tg_clock"], args.ctypes.data, self._results.ctypes.data)
         return 4e-6 * _CLOCK_STEPS / min(self._team.time(launch, _CLOCK_SAMPLES))
 
+    def launch_ns(self) -> float:
+        """What a launch of two threads that do nothing takes; 0 for a team of one.
+
+        Two cores with a last cache in common take some 200 ns less than others, and memory that one
+        has written takes the other as much longer for each line. A virtual machine may move from
+        one kind of cores to the other within seconds.
+        """
+        if self._team.threads < 2:
+            return 0.0
+        args, results = np.zeros(1, np.int64), self._results.ctypes.data
+        launch = Launch(self._addresses["tg_clock"], args.ctypes.data, results, 2)
+        return 1e9 * min(self._team.time(launch, _CLOCK_SAMPLES, 16))
+
     def control(self) -> list[tuple[tuple[str, int], ...]]:
         """Of each thread, the registers that say how it computes, with the bits that last."""
         threads, results = self._team.threads, self._results.ctypes.data
