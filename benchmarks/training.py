@@ -9,6 +9,7 @@
     python -m benchmarks.training --cpu                   one thread, CPU time: for a busy machine
     python -m benchmarks.training --losses 100            losses, weights and memory beside eager's
     python -m benchmarks.training resnet18 --gradients 3  of a first step, beside f64: three batches
+    python -m benchmarks.training resnet18 --losses 40 --series 8     beside f64, by step
     python -m benchmarks.training mlp --tune 5m --store s.db    tuned, too, into that store
 
 A step is forward, loss, backward and SGD with momentum. A model is one function of ``F``, which is
@@ -517,8 +518,7 @@ def gradient_rows(name: str, batches: int, numerics: Numerics) -> Iterator[str]:
     first = step.state_dict()
     for i in range(batches):
         x, y = model.batch(np.random.default_rng(1 + i))
-        double = x.astype(np.float64) if x.dtype == np.float32 else x
-        exact = _slopes(model, doubled, double, y, "eager")
+        exact = _slopes(model, doubled, _double(x), y, "eager")
         found = {}
         for peer, (threads, form) in _PEERS.items():
             torch.set_num_threads(threads)
@@ -545,6 +545,46 @@ def gradient_rows(name: str, batches: int, numerics: Numerics) -> Iterator[str]:
             f"  {peer:14} beside one thread: geometric mean {mean:.2f}, {min(found_):.2f} to "
             f"{max(found_):.2f}; above it {sum(r > 1 for r in found_)} of {len(found_)}"
         )
+
+
+_SHOWN = (1, 2, 3, 5, 10, 15, 20, 30, 40, 60, 100)
+"""Steps whose distances from f64 are printed."""
+
+
+def exact_rows(name: str, steps: int, series: int) -> Iterator[str]:
+    """Losses of some series of batches beside those of PyTorch in f64, from equal weights: the
+    median of their relative distances at a step, and the largest.
+    """
+    model = MODELS[name]
+    parameters, x, y = drawn(model)
+    torch.set_num_threads(1)
+    numerics: tuple[Numerics, ...] = ("contract", "strict")
+    own = {n: our_step(model, parameters, n) for n in numerics}
+    first = {n: step.state_dict() for n, step in own.items()}
+    off: dict[str, list[list[float]]] = {n: [] for n in (*_PEERS, *own)}
+    for i in range(series):
+        batches = [model.batch(np.random.default_rng(1000 * i + 1 + k)) for k in range(steps)]
+        doubled = {n: v.astype(np.float64) for n, v in parameters.items()}
+        exact = theirs(model, doubled, _double(x), y, "eager")
+        wanted = [exact(_double(images), kinds) for images, kinds in batches]
+        calls: dict[str, Callable[..., Any]] = {**own}
+        for n, step in own.items():
+            step.load_state_dict(first[n])
+        for n, (_, form) in _PEERS.items():
+            calls[n] = theirs(model, parameters, x, y, form)
+        for n, call in calls.items():
+            torch.set_num_threads(_PEERS.get(n, (1, ""))[0])
+            pairs = [(float(call(*batch)), w) for batch, w in zip(batches, wanted, strict=True)]
+            off[n].append([abs(a - b) / abs(b) for a, b in pairs])
+    yield f"{name}, {series} series: losses from f64, the median and the largest"
+    yield f"  {'step':>4} " + " ".join(f"{n:>19}" for n in off)
+    for k in (k for k in _SHOWN if k <= steps):
+        each = [[found[k - 1] for found in every] for every in off.values()]
+        yield f"  {k:4} " + " ".join(f"{statistics.median(e):9.1e} {max(e):9.1e}" for e in each)
+
+
+def _double(x: Array) -> Array:
+    return x.astype(np.float64) if x.dtype == np.float32 else x
 
 
 def _slopes(
@@ -844,6 +884,9 @@ def main() -> None:
     parser.add_argument(
         "--gradients", type=int, default=0, help="of a first step on so many batches, beside f64"
     )
+    parser.add_argument(
+        "--series", type=int, default=0, help="so many series of --losses, beside f64 alone"
+    )
     parser.add_argument("--loop", action="store_true", help="PyTorch's loop through torch.compile")
     parser.add_argument(
         "--forms", default=",".join(_FORMS), help="of the loop's optimiser; fused alone is quick"
@@ -864,6 +907,8 @@ def main() -> None:
             rows = loop_rows(name, said)
         elif said.gradients:
             rows = gradient_rows(name, said.gradients, said.numerics)
+        elif said.losses and said.series:
+            rows = exact_rows(name, said.losses, said.series)
         elif said.losses:
             rows = losses_rows(name, said.losses, said.numerics)
         else:

@@ -130,6 +130,16 @@ def test_gradients_have_the_structure_of_their_arguments() -> None:
     assert found["b"][0].tolist() == [2, 2, 2]
 
 
+def test_arrays_beside_the_argument_are_tensors_in_the_function() -> None:
+    x, w = np.ones((2, 3), np.float32), np.zeros((4, 3), np.float32)
+
+    def loss(w: Tensor, batch: dict[str, Any]) -> Tensor:
+        return tg.nn.functional.linear(batch["x"], w).sum()
+
+    np.testing.assert_array_equal(tg.grad(loss)(w, {"x": x}).numpy(), np.full((4, 3), 2.0))
+    np.testing.assert_array_equal(tg.grad(loss)(w, batch={"x": x}).numpy(), np.full((4, 3), 2.0))
+
+
 def test_gradients_come_beside_what_else_a_function_gives() -> None:
     x = np.array([1.0, 2.0], np.float32)
     found, double = tg.grad(lambda x: ((x * x).sum(), x * 2), has_aux=True)(x)

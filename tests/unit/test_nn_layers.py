@@ -2,6 +2,8 @@
 convolution.
 """
 
+import copy
+
 import numpy as np
 import pytest
 from tensor_values import nodes, numbers, reduces, same, value
@@ -68,6 +70,18 @@ def test_load_draws_by_seed():
     a.load(seed=3)
     b.load(seed=3)
     assert a.weight.tensor.node is b.weight.tensor.node
+
+
+def test_a_parameter_has_the_methods_and_operators_of_its_tensor():
+    scale = nn.Parameter(3)
+    scale.fill(Tensor(np.array([1.0, 2.0, 4.0], np.float32)))
+    x = Tensor(np.ones((2, 3), np.float32))
+    same(x * scale, value(x) * np.float32([1, 2, 4]))
+    same(2 / scale + x @ scale.reshape(3, 1), np.float32([[9.0, 8.0, 7.5]] * 2))
+    same((-scale).exp() ** 2, np.exp(np.float32([-2.0, -4.0, -8.0])))
+    same(scale[1:], np.float32([2, 4]))
+    same(copy.deepcopy(scale).tensor, np.float32([1, 2, 4]))
+    assert scale.shape == (3,)
 
 
 def layers(bias):

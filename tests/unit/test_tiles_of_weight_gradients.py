@@ -11,7 +11,8 @@ from tunegrad.devices import host_device
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
-from tunegrad.opts import Space
+from tunegrad.ir.program import size
+from tunegrad.opts import MAX_INSTRUCTIONS, Space
 from tunegrad.opts.actions import Reorder, Tile
 from tunegrad.opts.sketches.tiles import K_BLOCK
 
@@ -98,3 +99,14 @@ def test_behind_a_stride_all_rows_meet_the_panel_of_a_tap() -> None:
     text = Space(kernel, replace(AVX512, threads=1)).defaults()[0].text
     order = text.partition("reorder(order=(")[2].partition(")")[0].split(", ")
     assert order[:4] == ["rb0", "b0", "c", "d"]
+
+
+def test_a_weight_that_is_used_many_times_has_a_gradient_that_is_a_program() -> None:
+    """A sum of 60 products: 24 rows of four steps each were more instructions than are allowed."""
+    x, g = Tensor.input("x", (60, 4, 8)), Tensor.input("g", (4, 64))
+    first, *more = ((g * (i + 1.5)).contiguous().mT @ x[i] for i in range(60))
+    kernels = [z.kernel for z in schedule((sum(more, first).node,)).launches]
+    kernel = max(kernels, key=lambda k: len(k.params))
+    assert len(kernel.params) > 50
+    space = Space(kernel, AVX512)
+    assert size(space.lower(space.defaults()[0]).body) <= MAX_INSTRUCTIONS

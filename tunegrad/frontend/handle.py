@@ -1166,6 +1166,9 @@ def _operand(x: TensorLike, op: str) -> Handle | Scalar:
         return x
     if isinstance(x, np.ndarray | list | tuple) or hasattr(x, "__dlpack__"):
         return Handle.of(*bound(*held(x)))
+    tensor = getattr(x, "tensor", None)  # a module's parameter
+    if isinstance(tensor, Handle):
+        return tensor
     raise DTypeError(f"{op}: {x!r} of type {type(x).__name__} is not a tensor, array or number")
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import product
+from itertools import accumulate, product
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -135,11 +135,11 @@ def _tried(lifetimes: Sequence[Lifetime], padding: Sequence[int], align: int) ->
 
 def lower_bound(lifetimes: Sequence[Lifetime]) -> int:
     """Bytes that no plan can go below: the most that is alive at one launch."""
-    pieces = [piece for x in lifetimes for _, piece in x.pieces]
-    steps = {x.first for x in pieces}
-    return max(
-        (sum(x.nbytes for x in pieces if x.first <= step <= x.last) for step in steps), default=0
-    )
+    changes: dict[int, int] = {}
+    for piece in (piece for x in lifetimes for _, piece in x.pieces):
+        changes[piece.first] = changes.get(piece.first, 0) + piece.nbytes
+        changes[piece.last + 1] = changes.get(piece.last + 1, 0) - piece.nbytes
+    return max(accumulate(changes[step] for step in sorted(changes)), default=0)
 
 
 def _apart(lifetimes: Sequence[Lifetime]) -> list[list[tuple[int, int, int]]]:
@@ -147,16 +147,18 @@ def _apart(lifetimes: Sequence[Lifetime]) -> list[list[tuple[int, int, int]]]:
     theirs: there a piece of it would lie over a piece of them.
     """
     found: list[list[tuple[int, int, int]]] = [[] for _ in lifetimes]
-    for i, mine in enumerate(lifetimes):
-        for j, theirs in enumerate(lifetimes[:i]):
-            if not theirs.meets(mine):
-                continue
-            for there, other in theirs.pieces:
+    alive: list[int] = []
+    for i in sorted(range(len(lifetimes)), key=lambda i: lifetimes[i].first):
+        mine = lifetimes[i]
+        alive = [j for j in alive if lifetimes[j].last >= mine.first]
+        for j in alive:
+            for there, other in lifetimes[j].pieces:
                 for here, own in mine.pieces:
                     if other.meets(own):
                         low, high = there - here - own.nbytes, there - here + other.nbytes
                         found[i].append((j, low, high))
                         found[j].append((i, -high, -low))
+        alive.append(i)
     return found
 
 

@@ -16,6 +16,8 @@ import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tunegrad import trees
 from tunegrad.errors import ConfigError, DTypeError, ShapeError
 from tunegrad.ir import graph
@@ -80,7 +82,8 @@ def value_and_grad(
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        marked = list(args)
+        marked = list(trees.mapped(args, _tensor))
+        kwargs = trees.mapped(kwargs, _tensor)
         for at in picked:
             if not -len(args) <= at < len(args):
                 raise ShapeError(f"grad: argnums {at} of {len(args)} arguments")
@@ -189,6 +192,11 @@ def _marked(at: int, leaves: list[Handle], x: Any) -> Handle:
         )
     leaves.append(Handle.of(tracing.argument(leaf.node), leaf.bindings))
     return leaves[-1]
+
+
+def _tensor(x: Any) -> Any:
+    """An array as a tensor, whose methods functions use."""
+    return lift(x, "grad") if isinstance(x, np.ndarray) and x.dtype.kind in "biuf" else x
 
 
 def _filled(found: Sequence[Node | None], leaves: Sequence[Handle]) -> list[Node]:

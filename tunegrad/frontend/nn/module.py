@@ -33,7 +33,9 @@ __all__ = [
 
 
 class Parameter:
-    """A place for one array: its spec, named when loaded, and then its tensor."""
+    """A place for one array: its spec, named when loaded, and then its tensor, whose methods and
+    operators it has: ``x @ self.w``, ``self.scale.exp() * x``.
+    """
 
     __slots__ = ("_requires_grad", "_tensor", "spec")
 
@@ -82,6 +84,22 @@ class Parameter:
     def fill(self, tensor: Tensor) -> None:
         """Give it its value."""
         self._tensor = tensor
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # what copy and pickle look for
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return getattr(self.tensor, name)
+
+
+def _of_tensor(operator: str) -> Callable[..., Any]:
+    return lambda self, *others: getattr(self.tensor, operator)(*others)
+
+
+for _operator in (
+    "abs add floordiv getitem matmul mod mul neg pow radd rfloordiv rmatmul rmod rmul rpow rsub "
+    "rtruediv sub truediv gt lt ge le"
+).split():
+    setattr(Parameter, f"__{_operator}__", _of_tensor(f"__{_operator}__"))
 
 
 class Buffer(Parameter):

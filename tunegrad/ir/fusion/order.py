@@ -13,8 +13,10 @@ Problems").
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from tunegrad.lazy import dataclass
 
@@ -117,21 +119,30 @@ class _Launches:
         for n, earlier in enumerate(self.before):
             for b in earlier:
                 after[b].append(n)
+        touching: dict[int, list[int]] = {}
+        for n, temps in enumerate(zip(self.writes, self.reads, strict=True)):
+            for i in chain(*temps):
+                touching.setdefault(i, []).append(n)
         waits = [len(b) for b in self.before]
-        ready = [n for n, count in enumerate(waits) if not count]
         left = dict(self.readers)
-        order: list[int] = []
+        ready = [(rank(n, self._more(n, left)), n) for n, count in enumerate(waits) if not count]
+        heapq.heapify(ready)
+        order: dict[int, None] = {}
         while ready:
-            n = min(ready, key=lambda n: rank(n, self._more(n, left)))
-            ready.remove(n)
-            order.append(n)
-            for i in (*self.writes[n], *self.reads[n]):
-                left[i] -= 1
+            _, n = heapq.heappop(ready)
+            if n in order:
+                continue
+            order[n] = None
             for later in after[n]:
                 waits[later] -= 1
-                if not waits[later]:
-                    ready.append(later)
-        return order
+            ranked = [later for later in after[n] if not waits[later]]
+            for i in (*self.writes[n], *self.reads[n]):
+                left[i] -= 1
+                if left[i] == 1:  # that one frees it now: its rank falls, as no other does
+                    ranked += [m for m in touching[i] if m not in order and not waits[m]]
+            for m in ranked:
+                heapq.heappush(ready, (rank(m, self._more(m, left)), m))
+        return [*order]
 
     def _more(self, n: int, left: dict[int, int]) -> int:
         """Bytes that live after a launch and did not before, less those that it frees."""

@@ -105,6 +105,13 @@ class Operands:
         return any(isinstance(s.expr, Apply) and s.expr.op is op for s in self.kernel.reduces)
 
     @property
+    def terms(self) -> int:
+        """Products that a step adds: one, but of a sum of sums, as a weight that is used several
+        times has its gradient.
+        """
+        return max(1, len(self.found) // 2)
+
+    @property
     def steps(self) -> int:
         """Steps of the reductions for one result; where not all are terms, about as many as are."""
         return max(1, round(prod(a.extent for a in self.reduces) * self.dense))
@@ -434,6 +441,11 @@ _SHORT = 8
 """Steps of the last reduce loop, at most, that are written out."""
 
 
+_BODY = 1024
+"""Multiply-adds that are written out, at most, where a step adds several products: a program of
+such a tile and its tails has fewer instructions than are allowed (``opts.passes``).
+"""
+
 _TURN = 40
 """Multiply-adds of a turn, at most, whose loop is written out with it. Of windows over three
 channels, turns of 36 took 0.69 to 0.94 of the time so, and turns of 48 to 84 1.04 to 1.31.
@@ -494,6 +506,7 @@ def unrolled(
     if bool(taps) and ask.pick("taps", [True, False], int(whole)):
         return [Unroll(x) for x in taps]
     last = [x for x in steps[-1:] if x == nest.reduces[-1] and x in short]
+    last = [x for x in last if tile * o.terms * levels.extent(x) <= _BODY]
     two = steps[-2:]
     few = bool(last) and len(two) > 1 and o.reused and tile * levels.extent(last[0]) <= _TURN
     if few and set(two) <= set(short) and ask.pick("last two", [False, True], 1):
@@ -521,11 +534,14 @@ class Products(Defaults):
 
     def tiles(self) -> Sequence[tuple[int, int]]:
         """(rows, vectors), ranked by the time of a full sweep in multiply-adds of a vector."""
-        return products_ranked(self.sweep())
+        terms = self.operands.terms
+        return sorted(products_ranked(self.sweep()), key=lambda x: x[0] * x[1] * terms > _BODY)
 
     def folded(self) -> tuple[tuple[int, int], int]:
-        """The tile of the fastest sweep."""
-        return fold_ranked(self.sweep())
+        """The tile of the fastest sweep, unless that has too long a body."""
+        (rows, vectors), fold = found = fold_ranked(self.sweep())
+        long = rows * vectors * fold * self.operands.terms > _BODY
+        return (self.tiles()[0], 1) if long else found
 
     def folds(self, tile: tuple[int, int]) -> Sequence[int]:
         """As many as its sums leave registers for."""
