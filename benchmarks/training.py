@@ -559,7 +559,7 @@ def exact_rows(name: str, steps: int, series: int) -> Iterator[str]:
     parameters, x, y = drawn(model)
     torch.set_num_threads(1)
     numerics: tuple[Numerics, ...] = ("contract", "strict")
-    own = {n: our_step(model, parameters, n) for n in numerics}
+    own = {str(n): our_step(model, parameters, n) for n in numerics}
     first = {n: step.state_dict() for n, step in own.items()}
     off: dict[str, list[list[float]]] = {n: [] for n in (*_PEERS, *own)}
     for i in range(series):
@@ -567,7 +567,7 @@ def exact_rows(name: str, steps: int, series: int) -> Iterator[str]:
         doubled = {n: v.astype(np.float64) for n, v in parameters.items()}
         exact = theirs(model, doubled, _double(x), y, "eager")
         wanted = [exact(_double(images), kinds) for images, kinds in batches]
-        calls: dict[str, Callable[..., Any]] = {**own}
+        calls: dict[str, Any] = {**own}
         for n, step in own.items():
             step.load_state_dict(first[n])
         for n, (_, form) in _PEERS.items():

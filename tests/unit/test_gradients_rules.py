@@ -133,7 +133,7 @@ def test_gradients_have_the_structure_of_their_arguments() -> None:
 def test_arrays_beside_the_argument_are_tensors_in_the_function() -> None:
     x, w = np.ones((2, 3), np.float32), np.zeros((4, 3), np.float32)
 
-    def loss(w: Tensor, batch: dict[str, Any]) -> Tensor:
+    def loss(w: tg.Tensor, batch: dict[str, Any]) -> tg.Tensor:
         return tg.nn.functional.linear(batch["x"], w).sum()
 
     np.testing.assert_array_equal(tg.grad(loss)(w, {"x": x}).numpy(), np.full((4, 3), 2.0))

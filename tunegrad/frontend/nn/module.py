@@ -95,10 +95,13 @@ def _of_tensor(operator: str) -> Callable[..., Any]:
     return lambda self, *others: getattr(self.tensor, operator)(*others)
 
 
-for _operator in (
-    "abs add floordiv getitem matmul mod mul neg pow radd rfloordiv rmatmul rmod rmul rpow rsub "
-    "rtruediv sub truediv gt lt ge le"
-).split():
+_OPERATORS = (
+    "abs", "add", "floordiv", "ge", "getitem", "gt", "le", "lt", "matmul", "mod", "mul", "neg",
+    "pow", "radd", "rfloordiv", "rmatmul", "rmod", "rmul", "rpow", "rsub", "rtruediv", "sub",
+    "truediv",
+)  # fmt: skip
+
+for _operator in _OPERATORS:
     setattr(Parameter, f"__{_operator}__", _of_tensor(f"__{_operator}__"))
 
 
