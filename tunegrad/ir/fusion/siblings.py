@@ -120,6 +120,8 @@ class _Order:
                 shared[place] = shared.get(place, 0) + n.dtype.itemsize
         if not shared or self._is_fenced(d.node) or not _points(d.node):
             return ()
+        if not _loads(d.kernel):  # as products, which share no loads of each point and step
+            return ()
         kind = self._kind(d)
         alike = (place for place in shared if self._kind(self.groups[place].parts[0]) == kind)
         return sorted(alike, key=lambda place: (-shared[place], place))
