@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from math import prod
@@ -65,6 +65,11 @@ _OPTIONS = ("check", "device", "dtype", "freezing", "numerics", "on_miss", "stor
 _MODES = (
     "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs",
 )  # fmt: skip
+_SavedGraph: Any = object
+"""What ``aot_compile`` of PyTorch asks a backend for."""
+with suppress(ImportError):  # PyTorch before 2.9
+    from torch._dynamo.aot_compile_types import GraphModuleSerializableCallable as _SavedGraph
+
 _KEPT = 16
 """Programs of one graph: by shapes, and by the modules whose parameters it is called with."""
 
@@ -98,6 +103,23 @@ def backend(
     settings = _settings(options, mode)
     torch = load_torch()
     use_openmp(attrgetter("_C.__file__")(torch))
+    from torch._functorch import config
+
+    if not getattr(config, "force_autograd_cache", False):
+        return _compiled(graph_module, example_inputs, settings)
+    # ``aot_compile`` asks AOTAutograd for a cache of what Inductor alone makes
+    with attrgetter("patch")(config)(
+        force_autograd_cache=False, bundled_autograd_cache=False, enable_autograd_cache=False
+    ):
+        run = _compiled(graph_module, example_inputs, settings, ahead=True)
+    return _Ahead(graph_module, dict(options or {}), run)
+
+
+def _compiled(
+    graph_module: Any, example_inputs: Sequence[Any], settings: dict[str, Any], ahead: bool = False
+) -> Callable[..., Any]:
+    """A graph as a function. ``ahead``: what calls it is made already, and passes all inputs."""
+    torch = load_torch()
     from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
     from torch._dynamo.backends.common import aot_autograd
 
@@ -106,10 +128,11 @@ def backend(
         getattr(x, "requires_grad", False) for x in example_inputs
     )
     asked: Sequence[int] = range(len(example_inputs))
-    if settings.pop("freezing") and not recording:
+    freezing = settings.pop("freezing") and not recording
+    if freezing and not ahead:
         asked = _frozen(graph_module, example_inputs)
-    frozen = frozenset(id(x) for i, x in enumerate(example_inputs) if i not in asked)
     held = [*graph_module.parameters(), *graph_module.buffers()]
+    frozen = frozenset(map(id, held)) if freezing else frozenset()
     alone: list[_Compiled] = []
 
     def taken(graph: Any, constants: bool, written: tuple[int, ...] = ()) -> Any:
@@ -147,7 +170,7 @@ def backend(
         compiled: Callable[..., Any] = compiler(graph_module, [example_inputs[i] for i in asked])
     for made in alone:
         compiled = made.with_first(held)
-    if not frozen:
+    if len(asked) == len(example_inputs):
         return compiled
     pick, count = _picker(asked), len(asked)
     # what splits a graph of dynamo's, as for data in parallel, passes all that there was
@@ -166,7 +189,7 @@ def _frozen(graph_module: Any, examples: Sequence[Any]) -> list[int]:
 
     graph, left, parameter = graph_module.graph, list[int](), load_torch().nn.Parameter
     taken = set[Any]()
-    sources = attrgetter("_param_name_to_source")(graph_module)
+    sources = getattr(graph_module, "_param_name_to_source", {})
     for i, (node, example) in enumerate(
         zip(graph.find_nodes(op="placeholder"), examples, strict=True)
     ):
@@ -418,13 +441,14 @@ def _is_static(value: Any) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Output:
     """An output of a graph: computed, or a value that is known, or the argument at the place
-    ``value``: as it is, or with a new value, which the program writes in its memory.
+    ``value``: as it is, or with a new value, which the program writes in its memory. Or a view of
+    the output at the place ``value[0]``, that many elements behind its first one.
 
     ``order`` are its dimensions as the program's output has them, and ``strides`` those of PyTorch,
     in elements; both None where it is contiguous.
     """
 
-    source: Literal["computed", "known", "argument", "new"]
+    source: Literal["computed", "known", "argument", "new", "view"]
     value: Any
     order: tuple[int, ...] | None = None
     shape: tuple[int, ...] = ()
@@ -454,6 +478,7 @@ class _Program:
         self.constants = tuple(constants)
         self._asked = tuple(i for i in constants if id(args[i]) not in frozen)
         self._outputs = tuple(outputs)
+        self._views = [n for n, o in enumerate(outputs) if o.source == "view"]
         tensors = [i for i, a in enumerate(args) if hasattr(a, "dtype")]
         self.inputs = tuple(i for i in tensors if i not in set(constants))
         self._pick = _picker(self._asked)
@@ -502,12 +527,16 @@ class _Program:
         if len(made) == len(self._outputs):
             return tuple(made)
         tensors = iter(made)
-        return tuple([
+        found = [
             next(tensors) if o.source == "computed"
-            else o.value if o.source == "known"
+            else o.value if o.source in ("known", "view")
             else args[o.value]
             for o in self._outputs
-        ])  # fmt: skip
+        ]  # fmt: skip
+        for n in self._views:
+            o, (place, offset) = self._outputs[n], found[n]
+            found[n] = found[place].as_strided(o.shape, _strides(o), offset)
+        return tuple(found)
 
 
 class _Direct:
@@ -716,6 +745,8 @@ class _Compiled:
         if place == "cpu":
             free = {i for i in inputs if i not in pairs and _is_whole(args[i])} - orders.keys()
             outputs = _in_place(outputs, self._places, free)
+        if self._constants:  # where gradients are recorded, AOTAutograd makes views
+            outputs = _with_views(outputs, _said(self._graph, want), len(self._places))
         donated = tuple(f"x{o.value}" for o in outputs if o.source == "new")
         run = partial(_run, every, outputs)
         model = load(
@@ -730,6 +761,35 @@ class _Compiled:
                 f'leave out "device", or say options={{"device": "{place}"}}'
             )
         return _Program(args, static, model, outputs, shared, orders, self._frozen)
+
+
+class _Ahead(_SavedGraph):
+    """A graph that ``aot_compile`` takes; saved, it is compiled by its first call.
+
+    It is saved with its options, and with the parameters that are its attributes.
+    """
+
+    def __init__(
+        self, graph_module: Any, options: Mapping[str, Any], run: Callable[..., Any] | None = None
+    ) -> None:
+        self.graph_module, self.options, self.run = graph_module, options, run
+
+    @classmethod
+    def serialize_compile_artifacts(cls, fn: Any) -> bytes:
+        saved: bytes = super().serialize_compile_artifacts(cls(fn.graph_module, fn.options))
+        return saved
+
+    def __call__(self, *args: Any) -> Any:
+        if self.run is None:
+            from torch._guards import TracingContext, tracing
+            from torch._subclasses import FakeTensorMode
+            from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+            # where its inputs came from in Python is not in the file
+            self.graph_module.__dict__.pop("_param_name_to_source", None)
+            with tracing(TracingContext(FakeTensorMode(shape_env=ShapeEnv()))):
+                self.run = _compiled(self.graph_module, args, _settings(self.options, None), True)
+        return self.run(*args)
 
 
 _COMPLEX = {"f16": "complex32", "f32": "complex64", "f64": "complex128"}
@@ -897,14 +957,56 @@ def _outputs(graph: Any, found: Sequence[Any], want: Sequence[Any] | None) -> tu
     The two differ: by the description, products of tensors with dimensions of one element, or
     batch normalisation, may have strides that no kernel of PyTorch's gives them.
     """
-    nodes = graph.graph.nodes
-    (end,) = (n for n in nodes if n.op == "output")
-    places = {n: i for i, n in enumerate(n for n in nodes if n.op == "placeholder")}
-    said = want or [getattr(n, "meta", {}).get("val") for n in end.args[0]]
+    places = {n: i for i, n in enumerate(graph.graph.find_nodes(op="placeholder"))}
     return tuple(
         _Output("argument", places[n]) if n in places else _output(v, like)
-        for n, v, like in zip(end.args[0], found, said, strict=True)
+        for n, v, like in zip(_results(graph), found, _said(graph, want), strict=True)
     )
+
+
+def _results(graph: Any) -> Sequence[Any]:
+    """The nodes whose values a graph gives."""
+    (end,) = graph.graph.find_nodes(op="output")
+    nodes: Sequence[Any] = end.args[0]
+    return nodes
+
+
+def _said(graph: Any, want: Sequence[Any] | None) -> Sequence[Any]:
+    """PyTorch's results, or its description of them."""
+    return want or [getattr(n, "meta", {}).get("val") for n in _results(graph)]
+
+
+def _with_views(
+    outputs: Sequence[_Output], said: Sequence[Any], first: int
+) -> tuple[_Output, ...]:
+    """The outputs from the place ``first`` on that share memory in PyTorch share it here, where one
+    of them is all of it: to write to one is to write to the other.
+    """
+    every, whole = list(outputs), dict[int, int]()
+    for turn in ("whole", "views"):
+        for n, (o, like) in enumerate(zip(outputs, said, strict=True)):
+            if n < first or o.source != "computed" or not _is_simple(like):
+                continue
+            memory = like.untyped_storage()
+            key, base = memory._cdata, whole.get(memory._cdata)
+            if turn == "whole":
+                as_said = like.is_contiguous() or o.strides is not None
+                if as_said and like.numel() * like.element_size() == memory.nbytes():
+                    whole.setdefault(key, n)
+            elif base not in (None, n) and said[base].dtype is like.dtype:
+                every[n] = _Output(
+                    "view", (base, like.storage_offset()), None, tuple(like.shape), like.stride()
+                )
+    return tuple(every)
+
+
+def _is_simple(tensor: Any) -> bool:
+    """True for a tensor of PyTorch with elements, whose sizes are numbers, as its memory has it."""
+    return (
+        hasattr(tensor, "untyped_storage") and not tensor.is_neg() and not tensor.is_conj()
+        and all(isinstance(n, int) for n in (*tensor.shape, *tensor.stride()))
+        and isinstance(tensor.storage_offset(), int) and tensor.numel() > 0
+    )  # fmt: skip
 
 
 def _output(value: Any, said: Any) -> _Output:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import logging
 import math
 import random
@@ -229,6 +230,66 @@ def test_a_frozen_graph_that_was_copied_takes_all_that_dynamo_passes() -> None:
         close(f(x), module(x))
 
 
+class Scored(nn.Module):
+    """A method of ours, which dynamo compiles with no function around it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = mlp()
+
+    def forward(self, x: Any) -> Any:
+        return self.layers(x)
+
+
+def ahead(module: Any, x: Any, **options: Any) -> Any:
+    if not hasattr(torch.compiler, "load_compiled_function"):
+        pytest.skip("this PyTorch has no aot_compile")
+    made = torch.compile(
+        module.forward, backend="tunegrad", fullgraph=True, options={**QUIET, **options}
+    )
+    return made.aot_compile(((x,), {}))
+
+
+def test_aot_compile_reads_the_weights_of_the_module_that_it_is_called_with() -> None:
+    module, other, x = Scored().eval(), Scored().eval(), torch.randn(5, 4)
+    for freezing in (False, True):
+        with torch.no_grad():
+            f = ahead(module, x, freezing=freezing)
+            for each in (module, other):
+                close(f(each, x), each(x))
+            other.layers[0].weight.mul_(2)
+            close(f(other, x), other(x))
+
+
+def test_aot_compile_records_gradients() -> None:
+    module, x = Scored().eval(), torch.randn(5, 4)
+    f = ahead(module, x)
+    got = torch.autograd.grad(f(module, x).sum(), [*module.parameters()])
+    for a, b in zip(got, torch.autograd.grad(module(x).sum(), [*module.parameters()]), strict=True):
+        close(a, b)
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_what_aot_compile_made_is_saved_and_compiled_by_its_first_call(
+    loads: list[Any], installed: bool
+) -> None:
+    module, x = Scored().eval(), torch.randn(5, 4)
+    with torch.no_grad(), torch._dynamo.config.patch(install_free_tensors=installed):
+        f = ahead(module, x, freezing=True)
+        f.disable_guard_check()
+        close(f(module, x), module(x))
+        data = type(f).serialize(f).serialized_data
+        saved = torch.compiler.load_compiled_function(io.BytesIO(data))
+        assert len(loads) == 1
+        for _ in range(2):
+            close(saved(module, x), module(x))
+        assert len(loads) == 2
+        if installed:  # weights are in the file, and no call takes them of the module
+            for p in module.parameters():
+                p.zero_()
+            assert saved(module, x).abs().sum() > 0
+
+
 def test_weights_made_in_inference_mode_are_inputs(loads: list[Any]) -> None:
     with torch.inference_mode():
         module, x = mlp(), torch.randn(5, 4)
@@ -307,8 +368,28 @@ def test_outputs_that_are_one_tensor_a_parameter_or_a_view() -> None:
     assert got[2] is module.weight
     assert got[4].data_ptr() == x[1:].data_ptr()
     with torch.no_grad():
-        got[0].zero_()  # what is one tensor for PyTorch is one here
+        got[0].zero_()  # what is one tensor for PyTorch is one here, and so is one memory
     close(got[1], torch.zeros(3, 4))
+    close(got[3], torch.zeros(4))
+
+
+def test_outputs_that_share_memory_share_it_where_nothing_is_compared() -> None:
+    def function(x: Any) -> Any:
+        y = x * 2
+        return y[1:, ::2], y.t(), y, y.reshape(-1)[-2:]
+
+    x = torch.randn(3, 4)
+    for options in (QUIET, {**QUIET, "check": False}):
+        torch.compiler.reset()
+        f = torch.compile(function, backend="tunegrad", options=options)
+        for _ in range(2):
+            got, want = f(x), function(x)
+            for found in (got, want):
+                found[1][3, 2] = 9.0
+                found[0].add_(1.0)
+            for a, b in zip(got, want, strict=True):
+                close(a, b)
+                assert a.stride() == b.stride()
 
 
 def test_a_result_outlives_the_next_call() -> None:
