@@ -37,10 +37,12 @@ import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+from torch._dynamo import config as dynamo_config
 from torch._dynamo.utils import counters
 
 import tunegrad as tg
@@ -314,11 +316,10 @@ leaves the filter out where it compares options, and runs a program without guar
 
 def timed(make: Callable[[], Case], turns: int = 9, turn_s: float = 0.1) -> dict[str, Any]:
     """Microseconds of a call, in turns: of PyTorch eager and ``tg.load``, tensors in and out, and
-    what ``torch.compile`` takes more outside of the kernels: of the module, and of its ``forward``
-    with options. ``floor`` and ``kept`` are the parts of ``compile`` and ``frozen`` that are
-    PyTorch's: what programs take that give what they gave first, behind a call of ``tg.load``.
-    ``between`` and ``ours`` have the ends of an interval, of ``frozen`` and of ``frozen`` less
-    ``kept``.
+    what ``torch.compile`` takes more outside of the kernels: of the module, of its ``forward`` with
+    options, and by ``aot_compile`` without guards. ``floor``, ``kept`` and ``bare`` are the parts of
+    these that are PyTorch's: what programs take that give what they gave first, behind a call of
+    ``tg.load``. ``between`` has the ends of an interval of ``ahead``.
     """
     module, args = make()
     torch.set_num_threads(1)
@@ -335,27 +336,40 @@ def timed(make: Callable[[], Case], turns: int = 9, turn_s: float = 0.1) -> dict
         fast = torch.compile(own.forward if more else own, backend=backend, options=options)
         return lambda: fast(*args)
 
+    def ahead_by(remembers: bool) -> Callable[[], Any]:
+        options = {"store": False, "threads": 1, **PROMISES}
+        own = copy.deepcopy(module)
+        fast: Any = torch.compile(own.forward, backend="tunegrad", fullgraph=True, options=options)
+        with dynamo_config.patch(install_free_tensors=True):
+            made = fast.aot_compile((args, {}))
+        made.disable_guard_check()
+        if remembers:
+            graph = attrgetter("_artifacts.compiled_fn")(made)
+            known = graph(*args)
+            graph.run = lambda *_: known
+        return lambda: made(own, *args)
+
     calls: dict[str, Callable[[], Any]] = {
         "eager": lambda: module(*args),
         "load": load,
         "compile": compiled_by("tunegrad"),
-        "frozen": compiled_by("tunegrad", **FROZEN),
         "promises": compiled_by("tunegrad", **PROMISES),
         "floor": compiled_by(_remembers),
-        "kept": compiled_by(_remembers, **FROZEN),
+        "kept": compiled_by(_remembers, **PROMISES),
     }
-    least: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
+    least: dict[str, list[tuple[float, float]]] = {}
     with torch.inference_mode():
-        for call in calls.values():
+        calls |= {"ahead": ahead_by(False), "bare": ahead_by(True)}
+        for name, call in calls.items():
             call()
+            least[name] = []
         for _ in range(turns):
             for name, call in calls.items():
-                before = load if name in ("floor", "kept") else None
+                before = load if name in ("floor", "kept", "bare") else None
                 found = _least_s(call, kernels, turn_s, before)
                 least[name].append(found)
     beside = {name: [1e6 * b for _, b in found] for name, found in least.items()}
-    more = [a - b for a, b in zip(beside["frozen"], beside["load"], strict=True)]
-    ours = [a - b for a, b in zip(more, beside["kept"], strict=True)]
+    more = [a - b for a, b in zip(beside["ahead"], beside["load"], strict=True)]
     ratios = [a / b for (a, _), (b, _) in zip(least["eager"], least["load"], strict=True)]
     median = {name: statistics.median(each) for name, each in beside.items()}
     return {
@@ -364,10 +378,10 @@ def timed(make: Callable[[], Case], turns: int = 9, turn_s: float = 0.1) -> dict
         "compile": round(median["compile"] - median["load"], 1),
         "floor": round(median["floor"], 1),
         "promises": round(median["promises"] - median["load"], 1),
-        "frozen": round(statistics.median(more), 1),
-        "between": _ends(more),
         "kept": round(median["kept"], 1),
-        "ours": _ends(ours),
+        "ahead": round(statistics.median(more), 1),
+        "between": _ends(more),
+        "bare": round(median["bare"], 1),
     }
 
 
@@ -438,9 +452,9 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     if rows and "door" not in rows[0]:
         heads = {"name": "model", "ratio": "PyTorch eager / `tg.load`", "load": "`tg.load`, us",
                  "compile": "`torch.compile`, us more", "floor": "PyTorch's part",
-                 "promises": "`forward`, both options, us more",
-                 "frozen": "`forward`, `freezing`, us more", "between": "interval",
-                 "kept": "PyTorch's part", "ours": "ours"}  # fmt: skip
+                 "promises": "`forward`, both options, us more", "kept": "PyTorch's part",
+                 "ahead": "`aot_compile`, us more", "between": "interval",
+                 "bare": "PyTorch's part"}  # fmt: skip
         cells = [[str(r[k]) for k in heads] for r in rows]
         return "\n".join(
             f"| {' | '.join(c)} |" for c in [[*heads.values()], ["---"] * len(heads), *cells]

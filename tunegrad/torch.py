@@ -68,7 +68,9 @@ _MODES = (
 _SavedGraph: Any = object
 """What ``aot_compile`` of PyTorch asks a backend for."""
 with suppress(ImportError):  # PyTorch before 2.9
-    from torch._dynamo.aot_compile_types import GraphModuleSerializableCallable as _SavedGraph
+    from torch._dynamo.aot_compile_types import (  # type: ignore[no-redef]
+        GraphModuleSerializableCallable as _SavedGraph,
+    )
 
 _KEPT = 16
 """Programs of one graph: by shapes, and by the modules whose parameters it is called with."""
@@ -763,7 +765,7 @@ class _Compiled:
         return _Program(args, static, model, outputs, shared, orders, self._frozen)
 
 
-class _Ahead(_SavedGraph):
+class _Ahead(_SavedGraph):  # type: ignore[misc]
     """A graph that ``aot_compile`` takes; saved, it is compiled by its first call.
 
     It is saved with its options, and with the parameters that are its attributes.
@@ -798,6 +800,7 @@ _STRIDE = load_torch().Tensor.stride
 _IS_NEG = load_torch().Tensor.is_neg
 _VERSION = attrgetter("_version")
 _ADDRESS = load_torch().Tensor.data_ptr
+_STORAGE = attrgetter("_cdata")
 _EMPTY = attrgetter("_C._dynamo.guards._empty_strided_cpu")(load_torch())
 """``empty_strided`` of shape, strides and dtype in half its time, as Inductor's code calls it."""
 
@@ -976,9 +979,7 @@ def _said(graph: Any, want: Sequence[Any] | None) -> Sequence[Any]:
     return want or [getattr(n, "meta", {}).get("val") for n in _results(graph)]
 
 
-def _with_views(
-    outputs: Sequence[_Output], said: Sequence[Any], first: int
-) -> tuple[_Output, ...]:
+def _with_views(outputs: Sequence[_Output], said: Sequence[Any], first: int) -> tuple[_Output, ...]:
     """The outputs from the place ``first`` on that share memory in PyTorch share it here, where one
     of them is all of it: to write to one is to write to the other.
     """
@@ -988,7 +989,8 @@ def _with_views(
             if n < first or o.source != "computed" or not _is_simple(like):
                 continue
             memory = like.untyped_storage()
-            key, base = memory._cdata, whole.get(memory._cdata)
+            key = _STORAGE(memory)
+            base = whole.get(key)
             if turn == "whole":
                 as_said = like.is_contiguous() or o.strides is not None
                 if as_said and like.numel() * like.element_size() == memory.nbytes():
