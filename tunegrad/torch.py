@@ -444,7 +444,8 @@ def _is_static(value: Any) -> bool:
 class _Output:
     """An output of a graph: computed, or a value that is known, or the argument at the place
     ``value``: as it is, or with a new value, which the program writes in its memory. Or a view of
-    the output at the place ``value[0]``, that many elements behind its first one.
+    the output at the place ``value[0]``, ``value[1]`` elements behind its first one; of the
+    parts of complex numbers where ``value[2]``.
 
     ``order`` are its dimensions as the program's output has them, and ``strides`` those of PyTorch,
     in elements; both None where it is contiguous.
@@ -536,8 +537,9 @@ class _Program:
             for o in self._outputs
         ]  # fmt: skip
         for n in self._views:
-            o, (place, offset) = self._outputs[n], found[n]
-            found[n] = found[place].as_strided(o.shape, _strides(o), offset)
+            o, (place, offset, parts) = self._outputs[n], found[n]
+            base = _AS_REAL(found[place]) if parts else found[place]
+            found[n] = base.as_strided(o.shape, _strides(o), offset)
         return tuple(found)
 
 
@@ -800,6 +802,7 @@ _STRIDE = load_torch().Tensor.stride
 _IS_NEG = load_torch().Tensor.is_neg
 _VERSION = attrgetter("_version")
 _ADDRESS = load_torch().Tensor.data_ptr
+_AS_REAL = load_torch().view_as_real
 _STORAGE = attrgetter("_cdata")
 _EMPTY = attrgetter("_C._dynamo.guards._empty_strided_cpu")(load_torch())
 """``empty_strided`` of shape, strides and dtype in half its time, as Inductor's code calls it."""
@@ -995,10 +998,11 @@ def _with_views(outputs: Sequence[_Output], said: Sequence[Any], first: int) -> 
                 as_said = like.is_contiguous() or o.strides is not None
                 if as_said and like.numel() * like.element_size() == memory.nbytes():
                     whole.setdefault(key, n)
-            elif base not in (None, n) and said[base].dtype is like.dtype:
-                every[n] = _Output(
-                    "view", (base, like.storage_offset()), None, tuple(like.shape), like.stride()
-                )
+            elif base not in (None, n):
+                parts = said[base].is_complex() and said[base].real.dtype is like.dtype
+                if parts or said[base].dtype is like.dtype:
+                    place = (base, like.storage_offset(), parts)
+                    every[n] = _Output("view", place, None, tuple(like.shape), like.stride())
     return tuple(every)
 
 

@@ -392,6 +392,20 @@ def test_outputs_that_share_memory_share_it_where_nothing_is_compared() -> None:
                 assert a.stride() == b.stride()
 
 
+def test_parts_of_complex_outputs_share_their_memory() -> None:
+    def function(x: Any) -> Any:
+        z = torch.fft.fft(x)
+        return z.imag, z, z[0], z.real
+
+    x = torch.randn(3, 4)
+    got, want = compiled(function)(x), function(x)
+    for found in (got, want):
+        found[2].zero_()
+        found[3].add_(1.0)
+    for a, b in zip(got, want, strict=True):
+        close(a, b)
+
+
 def test_a_result_outlives_the_next_call() -> None:
     module, x = mlp(), torch.randn(5, 4)
     f = compiled(module)
