@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -138,6 +140,27 @@ def test_arrays_beside_the_argument_are_tensors_in_the_function() -> None:
 
     np.testing.assert_array_equal(tg.grad(loss)(w, {"x": x}).numpy(), np.full((4, 3), 2.0))
     np.testing.assert_array_equal(tg.grad(loss)(w, batch={"x": x}).numpy(), np.full((4, 3), 2.0))
+    whole = tg.grad(lambda p: p["x"].relu().sum() * p["w"].sum(), wrt="w")({"x": x, "w": w})
+    np.testing.assert_array_equal(whole["w"].numpy(), np.full((4, 3), 6.0))
+
+
+def test_a_process_may_begin_with_a_gradient() -> None:
+    code = "import numpy, tunegrad; print(tunegrad.grad(lambda x: (x * x).sum())(numpy.ones(2)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "Tensor" in done.stdout, done.stderr
+
+
+def test_what_holds_no_arrays_beside_the_argument_is_handed_on_as_it_is() -> None:
+    """Masks, too: what a tensor of truths chooses has no shape that is known."""
+    w, seen = np.arange(4, dtype=np.float32), list[str]()
+
+    def loss(w: tg.Tensor, mask: Any, seen: list[str]) -> tg.Tensor:
+        seen.append("here")
+        return (w[mask] ** 2).sum()
+
+    mask = np.array([True, False, True, False])
+    np.testing.assert_array_equal(tg.grad(loss)(w, mask, seen).numpy(), [0.0, 0.0, 4.0, 0.0])
+    assert seen == ["here"]
 
 
 def test_gradients_come_beside_what_else_a_function_gives() -> None:

@@ -80,6 +80,9 @@ def test_a_parameter_has_the_methods_and_operators_of_its_tensor():
     same(2 / scale + x @ scale.reshape(3, 1), np.float32([[9.0, 8.0, 7.5]] * 2))
     same((-scale).exp() ** 2, np.exp(np.float32([-2.0, -4.0, -8.0])))
     same(scale[1:], np.float32([2, 4]))
+    same(value(x) * scale, value(x) * np.float32([1, 2, 4]))
+    same(value(x) @ scale.reshape(3, 1), np.float32([[7.0], [7.0]]))
+    same(np.exp(scale), np.exp(np.float32([1, 2, 4])))
     same(copy.deepcopy(scale).tensor, np.float32([1, 2, 4]))
     assert scale.shape == (3,)
 

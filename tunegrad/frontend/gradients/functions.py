@@ -23,9 +23,10 @@ from tunegrad.errors import ConfigError, DTypeError, ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.graph import Node
 
-from ..handle import Bindings, Handle, joined, lift
+from ..handle import Bindings, Handle, joined
 from ..nodes import substitute, tracing
 from ..nodes.elementwise import constant
+from ..tensor import lift
 from .reverse import gradients
 
 __all__ = ["checkpoint", "grad", "value_and_grad", "vjp"]
@@ -82,8 +83,8 @@ def value_and_grad(
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        marked = list(trees.mapped(args, _tensor))
-        kwargs = trees.mapped(kwargs, _tensor)
+        marked = [_tensors(x) for x in args]
+        kwargs = {name: _tensors(x) for name, x in kwargs.items()}
         for at in picked:
             if not -len(args) <= at < len(args):
                 raise ShapeError(f"grad: argnums {at} of {len(args)} arguments")
@@ -94,7 +95,7 @@ def value_and_grad(
         with tracing.traced():
             for at, tree in zip(picked, chosen, strict=True):
                 made = trees.mapped(tree, functools.partial(_marked, at, leaves))
-                marked[at] = made if wrt is None else {**args[at], **made}
+                marked[at] = made if wrt is None else {**marked[at], **made}
             result = function(*marked, **kwargs)
         value, aux = _parts(result, has_aux)
         bindings: list[Bindings] = []
@@ -194,9 +195,17 @@ def _marked(at: int, leaves: list[Handle], x: Any) -> Handle:
     return leaves[-1]
 
 
-def _tensor(x: Any) -> Any:
-    """An array as a tensor, whose methods functions use."""
-    return lift(x, "grad") if isinstance(x, np.ndarray) and x.dtype.kind in "biuf" else x
+def _tensors(tree: Any) -> Any:
+    """Arrays of a tree as tensors, whose methods functions use; the tree itself where there are
+    none. A mask stays an array: what it chooses has a shape that is known.
+    """
+
+    def numbers(x: Any) -> bool:
+        return isinstance(x, np.ndarray) and x.dtype.kind in "iuf" and x.dtype.itemsize <= 8
+
+    if not any(map(numbers, trees.leaves(tree))):
+        return tree
+    return trees.mapped(tree, lambda x: lift(x, "grad") if numbers(x) else x)
 
 
 def _filled(found: Sequence[Node | None], leaves: Sequence[Handle]) -> list[Node]:

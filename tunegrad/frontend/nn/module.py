@@ -90,6 +90,11 @@ class Parameter:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.tensor, name)
 
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        """``array * parameter`` is a tensor."""
+        given = (x.tensor if isinstance(x, Parameter) else x for x in inputs)
+        return getattr(ufunc, method)(*given, **options)
+
 
 def _of_tensor(operator: str) -> Callable[..., Any]:
     return lambda self, *others: getattr(self.tensor, operator)(*others)
