@@ -612,8 +612,8 @@ FAULTS = (
           ".bit_length()", ".bit_length() + 1", "digits"),
     Fault("the greatest of many is compared alone", "validate.numbers:Numbers._fold",
           "if self.counts and op in _EXTREMES:", "if False:", "greatest"),
-    Fault("truths are folded of one input", "validate.plans:validate_group",
-          "_DRAWS + 1", "2", "greatest"),
+    Fault("truths are folded of one input", "validate.plans:_draws",
+          "return _DRAWS", "return 1", "greatest"),
     # slices, parts and terms
     Fault("a slice of an input begins at its first element", "fusion.parts:sliced",
           "source.start + first * source.dtype.itemsize", "source.start", "slices"),

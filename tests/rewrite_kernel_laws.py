@@ -422,7 +422,9 @@ def digits(rng: random.Random) -> None:
 
 
 def greatest(rng: random.Random) -> None:
-    """A maximum, a minimum, an any or an all that leaves one of many terms out is refused."""
+    """A maximum, a minimum, an any or an all that leaves one of many terms out is refused; and any
+    in place of all, whose parities are one of an even number of terms.
+    """
     for case in range(24):
         n, op = rng.choice((2, 3, 70, 999, 5000)), rng.choice((Op.MAX, Op.MIN))
         dtype = BOOL if case < 12 else rng.choice((F32, F16, F64, I8, I32, U8))
@@ -434,15 +436,25 @@ def greatest(rng: random.Random) -> None:
         here = IndexValue(fold.axes[0].index, I32), Const(rng.randrange(n), I32)
         none = Const(identity(op, fold.dtype), fold.dtype)
         less = Apply(Op.WHERE, (Apply(Op.EQ, here, BOOL), none, fold.expr), fold.dtype)
-        stages = tuple(replace(s, expr=less) if s is fold else s for s in kernel.stages)
+        faults = {f"of {n} terms one may be missing": replace(fold, expr=less)}
+        if dtype is BOOL:
+            other = replace(fold, op=Op.MIN if op is Op.MAX else Op.MAX)
+            faults |= {
+                "any may be all": other,
+                "the opposite may be missing": replace(
+                    other, expr=Apply(Op.NOT, (fold.expr,), BOOL)
+                ),
+            }
         (launch,) = plan.launches
-        wrong = replace(plan, launches=(replace(launch, kernel=replace(kernel, stages=stages)),))
-        (group,) = groups_of(wrong)
-        try:
-            validate_group(group, group.cone())
-        except WrongPlan:
-            continue
-        raise AssertionError(f"of {n} terms one may be missing: {kernel}")
+        for what, fault in faults.items():
+            stages = tuple(fault if s is fold else s for s in kernel.stages)
+            bad = replace(plan, launches=(replace(launch, kernel=replace(kernel, stages=stages)),))
+            (group,) = groups_of(bad)
+            try:
+                validate_group(group, group.cone())
+            except WrongPlan:
+                continue
+            raise AssertionError(f"{what}: {kernel}")
 
 
 def _ran(made: Split, memory: list[Array]) -> Array:

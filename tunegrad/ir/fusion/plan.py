@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # buffer 7 f32[512] view gates+10240 of 3 from byte 10240
 
 
-VALIDATION = 9
+VALIDATION = 10
 """Of what plans are validated by, and how (``ir.validate``): what was found before by another is
 not asked, and files of plans say theirs.
 """

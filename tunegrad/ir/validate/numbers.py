@@ -814,11 +814,14 @@ class Numbers:
     def _counted(self, op: Op, y: Array, dtype: DType, axes: tuple[int, ...]) -> Array:
         """The sum of hashes of terms, of truths their parity; the least of all numbers is none. The
         least of many is the opposite of the greatest of their opposites.
+
+        All of many are as many that are not, so in every other draw their parity is turned: of an
+        even number it were that of any.
         """
         if not dtype.is_float:
             some = y != identity(op, dtype)
             if dtype.is_bool:
-                return np.asarray(some.sum(axis=axes) & 1, np.bool_)
+                return np.asarray(some.sum(axis=axes) & 1 ^ self._turned(op), np.bool_)
             h = np.where(some, _hashed(_seed(str(op)), y.astype(np.uint64)), 0)
             return np.asarray(h.sum(axis=axes, dtype=np.uint64)).astype(dtype.numpy)
         y = _reduced(y if op is Op.MAX else _neg(y))
@@ -834,7 +837,11 @@ class Numbers:
         x, y = self.array(a, dtype, depth), self.array(b, dtype, depth)
         if dtype.is_float:
             return _add(x, y)
-        return np.asarray(x ^ y if dtype.is_bool else x + y)
+        return np.asarray(x ^ y ^ bool(self._turned(op)) if dtype.is_bool else x + y)
+
+    def _turned(self, op: Op) -> int:
+        """1 in the draws that turn the parity of all."""
+        return self.counts & 1 if op is Op.MIN else 0
 
     def same(self, a: Number, b: Number, dtype: DType) -> Array:
         """Mask of the samples in which two values of a compute type are equal."""

@@ -39,8 +39,10 @@ _MOST, _LEAST, _POINTS = 128, 2, 3
 _PLACES, _CORNERS = 64, 2
 """Elements that have some of the terms of a long sum worked out, where few have all."""
 
-_DRAWS = 24
-"""Inputs of which truths are folded: half of them hide one that is missing."""
+_DRAWS, _FEW_DRAWS = 24, 6
+"""Inputs of which truths are folded: half of them hide one that is missing. And unsigned numbers:
+one in eleven is 0, which no maximum of theirs needs.
+"""
 
 _NEAR = 1e-12
 """Relative distance of a fraction from a number of a matrix that is made of it in f64."""
@@ -202,7 +204,7 @@ def validate_group(group: Group, cone: list[Node]) -> None:
     """
     terms = graphs.terms_behind(cone, group.held, group.node, leaves=False)
     exactly = _positions_become_floats(cone)
-    draws = range(1, 2 if not _folds_truths(group, cone) else _DRAWS + 1)
+    draws = range(1, _draws(group, cone) + 1)
 
     def compare(exactly: bool) -> None:
         for draw in draws:
@@ -216,10 +218,15 @@ def validate_group(group: Group, cone: list[Node]) -> None:
         compare(not exactly)
 
 
-def _folds_truths(group: Group, cone: list[Node]) -> bool:
-    """True where truths are folded, of which a result is no more than their parity."""
+def _draws(group: Group, cone: list[Node]) -> int:
+    """How many inputs are drawn: several where the greatest of truths or of bytes or of unsigned
+    numbers is folded, of which one result says little.
+    """
     folds = (n for n in cone if n.op is GraphOp.REDUCE and (n is group.node or n not in group.held))
-    return any(n.dtype.is_bool for n in folds)
+    found = {n.dtype for n in folds if cast(Any, n.arg)[0] in (Op.MAX, Op.MIN)}
+    if any(d.is_bool for d in found):
+        return _DRAWS
+    return _FEW_DRAWS if any(not d.is_float and (d.bits == 8 or not d.least) for d in found) else 1
 
 
 def _positions_become_floats(cone: list[Node]) -> bool:
