@@ -276,3 +276,12 @@ def test_threads_share_out_the_larger_operand_of_a_batch_of_products() -> None:
     assert shared_out(kernel(a @ b)) == "b"
     a, b = Tensor.input("a", (12, 128, 64)), Tensor.input("b", (12, 64, 128))
     assert shared_out(kernel(a @ b)) == "a"
+
+
+def test_threads_share_out_points_of_a_batch_that_are_small_or_that_copy_an_operand() -> None:
+    """Else they would write to each other's pages, or wait for each other at each copy."""
+    a, b = Tensor.input("a", (1024, 32, 8)), Tensor.input("b", (1024, 8, 16))
+    assert shared_out(kernel(a @ b)) == "a"
+    a, b = Tensor.input("a", (12, 256, 64)), Tensor.input("b", (12, 64, 64))
+    assert shared_out(kernel(a @ b)) == "b"
+    assert shared_out(kernel(a @ b.transpose(1, 2))) == "a"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
@@ -927,6 +927,12 @@ _EVEN = 0.93
 _THREADED = 4
 """Loops, outermost first, of which one may be on threads."""
 
+_SHARE = 8192
+"""Bytes of results that a thread makes at each point of a batch, at the least, for the rows to be
+shared out in its place: with 2 KiB that took 1.3 to 1.9 of the time, with 4 1.08 to 1.25, with 8
+and more 0.99 to 1.06 (near cores of a Zen 5).
+"""
+
 
 def order_of(defaults: Defaults, nest: Nest, ask: Recorder) -> list[str]:
     """Asks for the order; the serial loops outside the reduction, outermost first.
@@ -951,7 +957,9 @@ def order_of(defaults: Defaults, nest: Nest, ask: Recorder) -> list[str]:
     return [x for x in forms[ask.pick("order", names, names.index(best))] if x]
 
 
-def _most_apart(o: Operands, nest: Nest, even: list[str]) -> str:
+def _most_apart(
+    defaults: Defaults, nest: Nest, order: list[str], tile: tuple[int, int], even: list[str]
+) -> str:
     """Of loops that split evenly over the threads, the one whose threads keep most to the memory
     that their cores wrote in the kernel before; where nothing says which, the outermost.
 
@@ -959,13 +967,22 @@ def _most_apart(o: Operands, nest: Nest, even: list[str]) -> str:
         a batch     of products of a small operand, as of Winograd's weights, and a large one that
                     the kernel before made row by row: its rows, and all threads read the small one
 
+    Not where an operand is copied at each point of a batch: there threads would wait for all others
+    before and behind each copy, and points of 256 to 16,384 results took 4.0 to 1.03 of the time.
+
     Where each core has a last cache of its own, ResNet-18 was 1.07 times as fast so, in bytes 1.3;
     where they have one, 1.00 and 1.04 (two threads of a Zen 5).
     """
+    o = defaults.operands
     if not o.reduces:
         return max(even, key=lambda x: abs(output_stride(o.kernel, axis_of(x)) or 0))
     rows, batch = nest.rows[0], o.is_batch(axis_of(even[0]))
-    if not (batch and rows in even and o.reused):
+    share = o.rows * o.lane.extent * stored_itemsize(o.kernel) // o.target.threads
+    if not (batch and rows in even and o.reused and share >= _SHARE):
+        return even[0]
+    between = order[order.index(even[0]) : order.index(rows)]
+    copies = (places[best] for _, places, best in _copies(defaults, nest, order, tile))
+    if any(place.split(":")[0] in between for place in copies):
         return even[0]
     large = max((x.nbytes for x in o.found if x.depends(axis_of(rows))), default=0)
     small = max((x.nbytes for x in o.found if not x.depends(axis_of(rows))), default=0)
@@ -976,6 +993,7 @@ def threads_of(
     defaults: Defaults,
     nest: Nest,
     order: list[str],
+    tile: tuple[int, int],
     levels: Levels,
     ask: Recorder,
 ) -> list[Thread]:
@@ -987,7 +1005,11 @@ def threads_of(
     n = o.target.threads
     scores = {x: balance(levels.extent(x), n) for x in loops}
     even = [x for x in loops if scores[x] > _EVEN]
-    best = _most_apart(o, nest, even) if even else max(loops, key=scores.__getitem__)
+    best = (
+        _most_apart(defaults, nest, order, tile, even)
+        if even
+        else max(loops, key=scores.__getitem__)
+    )
     chosen = ask.pick("thread", [*loops, "none"], loops.index(best))
     return [] if chosen == "none" else [Thread(chosen, min(n, levels.extent(chosen)))]
 
@@ -1000,21 +1022,29 @@ def stages_of(
     Constants are packed when a model is loaded, the operand of the lanes where it is strided,
     images with their padding as a box.
     """
+    actions: list[Stage] = []
+    for x, places, default in _copies(defaults, nest, order, tile):
+        at = ask.pick(f"stage.{x.param}", places, default)
+        if at != "none":
+            where, form = at.split(":")
+            actions.append(Stage(x.param, where, _layout(x, nest, order, where, form)))
+    return actions
+
+
+def _copies(
+    defaults: Defaults, nest: Nest, order: list[str], tile: tuple[int, int]
+) -> Iterator[tuple[Access, list[str], int]]:
+    """Operands that one load reads: each with the places where a copy may stand, and the best."""
     o = defaults.operands
     if not o.kernel.reduces:
-        return []
-    actions: list[Stage] = []
+        return
     counts = Counter(x.param for x in o.found)
     whole = accesses(o.kernel, o.kernel.reduces[0])
     for x, copied in zip(o.found, whole, strict=True):
         if counts[x.param] > 1 or x.indirect or not x.strides or x.strides != copied.strides:
             continue
         places = _places(o, x, order)
-        at = ask.pick(f"stage.{x.param}", places, _default(defaults, x, nest, places, tile))
-        if at != "none":
-            where, form = at.split(":")
-            actions.append(Stage(x.param, where, _layout(x, nest, order, where, form)))
-    return actions
+        yield x, places, _default(defaults, x, nest, places, tile)
 
 
 def _places(o: Operands, x: Access, order: list[str]) -> list[str]:
@@ -1161,8 +1191,8 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
     # partial sums.
     everything = (*order, *nest.tile, *nest.reduces)
     actions = [*levels.actions, *([Reorder(everything)] if len(everything) > 1 else [])]
-    threads = threads_of(defaults, nest, order, levels, ask)
     tile = tile[0] * fold, tile[1]
+    threads = threads_of(defaults, nest, order, tile, levels, ask)
     stages = stages_of(defaults, nest, order, tile, ask)
     copied = {s.param for s in stages}
     padded = any(x.masked and x.param in copied for x in operands.found)
