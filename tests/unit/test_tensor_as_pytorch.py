@@ -60,6 +60,8 @@ LAST = np.array([-128, 127, -127, 5], np.int8)
 ODD = np.array([np.nan, -np.inf, np.inf, -0.0, 2], np.float32)
 EXTREMES = {
     "fmod": (Tensor(LAST).fmod(3), np.int8([-2, 1, -1, 2])),
+    "fmod by a float": (Tensor(LAST).fmod(3.0), np.float32([-2, 1, -1, 2])),
+    "fmod of a float": (Tensor(np.float32([5, -200])).fmod(Tensor(LAST[:1])), np.float32([5, -72])),
     "fmod by the least": (Tensor(LAST).fmod(Tensor(LAST[:1])), np.int8([0, 127, -127, 5])),
     "threshold": (functional.threshold(Tensor(ODD), 1, 7), np.float32([np.nan, 7, np.inf, 7, 2])),
     "heaviside": (Tensor(ODD).heaviside(Tensor(S)), np.float32([0, 0, 1, S, 1])),

@@ -13,7 +13,7 @@ from tunegrad.ir import graph
 
 from ..handle import Handle, TensorLike, beside, floats, lift, where
 from ..nodes import tracing
-from ..nodes.elementwise import Scalar, constant
+from ..nodes.elementwise import Scalar, constant, result_type
 from ..operation import Operation, named, operation
 from ..vjp import custom_vjp
 
@@ -118,8 +118,10 @@ def fmod(input: Handle, other: TensorLike) -> Handle:
     """The rest of the division, with the dividend's sign."""
     by = beside(input, other, "fmod")
     if input.dtype.is_float or by.dtype.is_float:
-        return copysign(input.abs() % by.abs(), input)
-    rest = input % by  # with the divisor's sign: the smallest integer has no absolute value
+        kind = result_type(input.node, by.node)  # the smallest integer has no absolute value
+        x, y = input._as(kind), by._as(kind)
+        return copysign(x.abs() % y.abs(), x)
+    rest = input % by  # with the divisor's sign
     return where((rest != 0) & ((rest < 0) != (input < 0)), rest - by, rest)
 
 
