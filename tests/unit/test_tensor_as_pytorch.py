@@ -66,6 +66,12 @@ EXTREMES = {
     "threshold": (functional.threshold(Tensor(ODD), 1, 7), np.float32([np.nan, 7, np.inf, 7, 2])),
     "heaviside": (Tensor(ODD).heaviside(Tensor(S)), np.float32([0, 0, 1, S, 1])),
     "root": (Tensor(ODD[1:]) ** 0.5, np.float32([np.nan, np.inf, -0.0, np.sqrt(np.float32(2))])),
+    "root of f16": (Tensor(ODD[1:], "f16") ** 0.5, np.float16([np.inf, np.inf, 0, np.sqrt(2)])),
+    "root of a constant": (
+        Tensor.constant(ODD[1:]) ** Tensor.constant(np.float32(0.5)),
+        np.float32([np.inf, np.inf, 0, np.sqrt(2)]),
+    ),
+    "one by a root": (Tensor(ODD[1:]) ** -0.5, np.float32([np.nan, 0, -np.inf, np.sqrt(0.5)])),
     "cube": (Tensor(np.float32([0.1, -3])) ** 3, np.float32([0.1, -3]) * np.float32([0.01, 9])),
     "logcumsumexp": (
         Tensor(np.float32([*[0] * 17, np.nan])).logcumsumexp(0)[:17],

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from tunegrad.errors import DTypeError, ShapeError
 from tunegrad.ir import graph
-from tunegrad.ir.dtypes import BOOL, F32, I64, DType, promote
+from tunegrad.ir.dtypes import BOOL, F16, F32, I64, DType, promote
 from tunegrad.ir.expr import Op
 from tunegrad.ir.graph import Node
 
@@ -120,7 +120,7 @@ def _divisible(op: str, a: Operand, b: Operand) -> DType:
 
 def power(a: Operand, b: Operand) -> Node:
     """``a ** b``; squares, cubes, reciprocals, roots and powers of integers by a number are
-    products, a reciprocal and a root, as PyTorch's are. Integers wrap around.
+    products, reciprocals and roots, as PyTorch's are. Integers wrap around.
 
     Raises DTypeError for integers to a negative number; a tensor's negative powers give 0 for all
     but 1 and -1, as PyTorch's.
@@ -138,8 +138,9 @@ def power(a: Operand, b: Operand) -> Node:
             return _apply(Op.MUL, "pow", (a, a), kind)
         if b == -1:
             return _apply(Op.RECIP, "pow", (a,), kind)
-        if b == 0.5:
-            return _apply(Op.SQRT, "pow", (a,), kind)
+        if abs(b) == 0.5 and kind != F16:  # of f16 PyTorch takes no root
+            root = _apply(Op.SQRT, "pow", (a,), kind)
+            return root if b > 0 else _apply(Op.RECIP, "pow", (root,), kind)
         if b == 3 and kind.is_float and not kind.is_half:
             return _apply(Op.MUL, "pow", (_apply(Op.MUL, "pow", (a, a), kind), a), kind)
     if kind.is_int and isinstance(a, Node) and not isinstance(b, Node):

@@ -125,11 +125,18 @@ def _tf32(x: Array) -> Array:
 
 def integer_power(a: Array, b: Array) -> Array:
     """``a ** b`` of integers, which wraps around; 0 for negative powers of all but 1 and -1."""
-    if a.dtype.kind in "fu":
+    if a.dtype.kind == "u":
         return np.asarray(np.power(a, b))
     odd = np.where(b & b.dtype.type(1) != 0, a, a * a)
     inverse = np.where((a == 1) | (a == a.dtype.type(-1)), odd, a - a)
     return np.asarray(np.where(b < 0, inverse, np.power(a, np.maximum(b, b.dtype.type(0)))))
+
+
+def _power(a: Array, b: Array) -> Array:
+    if a.dtype.kind != "f":
+        return integer_power(a, b)
+    # of one number 0.5 for all, which has no steps in memory, numpy takes roots: NaN of -inf
+    return np.asarray(np.power(a, b + np.zeros_like(a)))
 
 
 _TABLE: dict[Op, Callable[..., Any]] = {
@@ -140,7 +147,7 @@ _TABLE: dict[Op, Callable[..., Any]] = {
     Op.ROUND: np.rint, Op.NOT: _not, Op.ADD: np.add,
     Op.SUB: np.subtract, Op.MUL: np.multiply, Op.DIV: np.divide, Op.FLOORDIV: np.floor_divide,
     Op.MOD: np.mod,
-    Op.MAX: np.maximum, Op.MIN: np.minimum, Op.POW: integer_power, Op.LT: np.less, Op.EQ: np.equal,
+    Op.MAX: np.maximum, Op.MIN: np.minimum, Op.POW: _power, Op.LT: np.less, Op.EQ: np.equal,
     Op.NE: np.not_equal, Op.AND: np.bitwise_and, Op.OR: np.bitwise_or, Op.XOR: np.bitwise_xor,
     Op.SHL: np.left_shift, Op.SHR: np.right_shift,
     Op.WHERE: np.where, Op.FMA: _fma, Op.PAIR: _pair, Op.LOW: _low, Op.HIGH: _high, Op.DOT2: _dot2,
