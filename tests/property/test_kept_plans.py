@@ -54,7 +54,7 @@ def test_a_kept_plan_is_read_back_and_a_damaged_one_is_not_used(tmp_path: Path) 
             made.guards,
         ), f"case {case}"
         counts["read back"] += 1
-        rng, path = fuzzing.rng("damaged plans", case), cache._path(key)
+        rng, path = fuzzing.rng("damaged plans", case), cache.directory / f"{key}.o"
         for _ in range(10):
             damaged = bytearray(path.read_bytes())
             damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
