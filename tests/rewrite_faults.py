@@ -610,10 +610,6 @@ FAULTS = (
           "max(abs(x) for x in interval(n))", "max(interval(n))", "digits"),
     Fault("integers are drawn beyond what floats hold", "validate.plans:_digits",
           ".bit_length()", ".bit_length() + 1", "digits"),
-    Fault("the greatest of many is compared alone", "validate.numbers:Numbers._fold",
-          "if self.counts and op in _EXTREMES:", "if False:", "greatest"),
-    Fault("truths are folded of one input", "validate.plans:_draws",
-          "return _DRAWS", "return 1", "greatest"),
     # slices, parts and terms
     Fault("a slice of an input begins at its first element", "fusion.parts:sliced",
           "source.start + first * source.dtype.itemsize", "source.start", "slices"),

@@ -19,9 +19,8 @@ from tests.rewrite_laws import same
 from tests.stored_decisions import decided
 from tunegrad.db import open_store
 from tunegrad.devices.host.facts import fingerprint
-from tunegrad.errors import WrongPlan
 from tunegrad.frontend import Tensor, grad
-from tunegrad.ir.dtypes import BOOL, F16, F32, F64, I8, I32, U8, DType
+from tunegrad.ir.dtypes import F32, F64, I8, I32, U8, DType
 from tunegrad.ir.expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import LaunchPlan, schedule
@@ -30,7 +29,7 @@ from tunegrad.ir.graph import reduce
 from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index
 from tunegrad.ir.interpret.evaluate import evaluate
 from tunegrad.ir.interpret.kernel import interpret
-from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store, identity, on_both
+from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store, on_both
 from tunegrad.ir.layout import Layout, Part
 from tunegrad.ir.rewrites import quad_dots
 from tunegrad.ir.target import Target
@@ -421,42 +420,6 @@ def digits(rng: random.Random) -> None:
         assert most > max(found) >= most >> 1, f"{found} have digits up to {most}: {total}"
 
 
-def greatest(rng: random.Random) -> None:
-    """A maximum, a minimum, an any or an all that leaves one of many terms out is refused; and any
-    in place of all, whose parities are one of an even number of terms.
-    """
-    for case in range(24):
-        n, op = rng.choice((2, 3, 70, 999, 5000)), rng.choice((Op.MAX, Op.MIN))
-        dtype = BOOL if case < 12 else rng.choice((F32, F16, F64, I8, I32, U8))
-        x = Tensor.input("x", (rng.choice((1, 2, 5)) if case > 12 else 1, n), str(dtype))
-        (group,) = groups_of(plan := schedule((reduce(op, x.node, (1,)),)))
-        validate_group(group, group.cone())
-        (kernel,) = (k for k, _ in plan.kernels().values())
-        (fold,) = kernel.reduces
-        here = IndexValue(fold.axes[0].index, I32), Const(rng.randrange(n), I32)
-        none = Const(identity(op, fold.dtype), fold.dtype)
-        less = Apply(Op.WHERE, (Apply(Op.EQ, here, BOOL), none, fold.expr), fold.dtype)
-        faults = {f"of {n} terms one may be missing": replace(fold, expr=less)}
-        if dtype is BOOL:
-            other = replace(fold, op=Op.MIN if op is Op.MAX else Op.MAX)
-            faults |= {
-                "any may be all": other,
-                "the opposite may be missing": replace(
-                    other, expr=Apply(Op.NOT, (fold.expr,), BOOL)
-                ),
-            }
-        (launch,) = plan.launches
-        for what, fault in faults.items():
-            stages = tuple(fault if s is fold else s for s in kernel.stages)
-            bad = replace(plan, launches=(replace(launch, kernel=replace(kernel, stages=stages)),))
-            (group,) = groups_of(bad)
-            try:
-                validate_group(group, group.cone())
-            except WrongPlan:
-                continue
-            raise AssertionError(f"{what}: {kernel}")
-
-
 def _ran(made: Split, memory: list[Array]) -> Array:
     reads = {p.name: memory[i] for p, i in zip(made.partial.params[1:], made.reads, strict=True)}
     (t,) = interpret(made.partial, reads).values()
@@ -623,5 +586,5 @@ KERNEL_LAWS: dict[str, Law] = {
     "merged": merged, "divided": divided, "parts": parts, "canonical": canonical,
     "convolutions": convolutions, "splits": splits, "terms": terms,
     "on floats": on_floats, "in halves": in_halves,
-    "digits": digits, "greatest": greatest, "tiles of steps": tiles_of_steps, "steps": steps,
+    "digits": digits, "tiles of steps": tiles_of_steps, "steps": steps,
 }  # fmt: skip

@@ -332,9 +332,8 @@ def folded(
             (*lines[:long], line, *lines[long + 1 :]),
             (*extents[:long], len(line), *extents[long + 1 :]),
         )
-        if total is not None:
-            part = numbers.joined_parts(op, total, part, dtype, depth)
-        total = part
+        both = [part if total is None else total, part]
+        total = part if total is None else numbers.apply(op, both, [dtype] * 2, dtype, depth)
     return typed(Number, total)
 
 

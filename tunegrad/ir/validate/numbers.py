@@ -4,7 +4,6 @@
     div, recip                      multiplication by an inverse; what is divided by 0 is 0
     a literal                       m * 2^e is that element, so products of literals are theirs
     max, min, lt, abs               by an order of the field's elements, another one for each sample
-    the greatest of many            in plans a sum of hashes of all, so that each of them counts
     exp, log, sqrt, tanh, ...       hashes of their arguments, right at small integers
     literals, positions, integers   numbers of their own type, exactly, for as long as an operation
     as floats                       meets nothing else; then the field's element that they are
@@ -28,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache, cached_property, lru_cache
-from math import inf, isfinite, isnan
+from math import isfinite, isnan
 from typing import Any
 from typing import cast as typed
 
@@ -39,7 +38,6 @@ from tunegrad.lazy import dataclass
 from ..dtypes import BF16, F16, F32, I8, I32, U8, DType
 from ..expr import Const, Op
 from ..interpret.numeric import FOLDS, Array, compute, convert, to_compute
-from ..kernel import identity
 
 P = (1 << 31) - 1
 _HALF = P >> 1
@@ -171,8 +169,6 @@ _FIELD: dict[Op, Callable[..., Array]] = {
     Op.RECIP: _inverse,
 }
 """Operations of the field."""
-
-_EXTREMES = frozenset((Op.MAX, Op.MIN))
 
 _EITHER_WAY = frozenset((Op.ADD, Op.MUL))
 """Operations that give the same for their arguments in any order."""
@@ -358,11 +354,6 @@ class Numbers:
         """Of the orders of the graph's and a kernel's axes, those in which these are counted."""
         self.patient = False
         """True if reductions are worked out that take a minute."""
-        self.counts = 0
-        """Not 0: the greatest of many is a function of all of them, which is one number where both
-        sides fold the same terms; in an order the greatest alone shows. So many times others are
-        drawn.
-        """
         self._leaves: dict[tuple[int, DType], tuple[Array, Array]] = {}
         self._kept: dict[tuple[object, ...], tuple[Array, Sequence[Array]]] = {}
         self._masks: dict[tuple[object, ...], Array] = {}
@@ -409,8 +400,7 @@ class Numbers:
             spoiled=None if self.spoiled is None else self.spoiled[chosen],
             rarely=self.rarely,
         )
-        found.terms, found.turn = self.terms, self.turn
-        found.patient, found.counts = self.patient, self.counts
+        found.terms, found.turn, found.patient = self.terms, self.turn, self.patient
         return found
 
     def leaf(self, seed: int, at: Array, dtype: DType) -> Array:
@@ -418,7 +408,7 @@ class Numbers:
         there, before = self._leaves.get((seed, dtype), (at[:0], at))
         if there is at or (there.shape == at.shape and (there == at).all()):
             return before
-        found = leaf(seed + (self.counts << 32), at, dtype)
+        found = leaf(seed, at, dtype)
         if self.spoiled is not None and dtype.is_float:
             found = np.where(self._spoils(seed, at)[0], _U(_NAN), found)
         if _FEW < at.size <= _MANY:
@@ -784,8 +774,6 @@ class Numbers:
     def _fold(self, op: Op, y: Array, dtype: DType, extents: tuple[int, ...], depth: int) -> Array:
         whole = depth + len(extents)
         axes = tuple(range(depth, whole))
-        if self.counts and op in _EXTREMES:
-            return self._counted(op, y, dtype, axes)
         times = 1
         for axis, extent in zip(axes, extents, strict=True):
             times *= extent if y.shape[axis] == 1 else 1
@@ -810,38 +798,6 @@ class Numbers:
         at = lines.argmax(axis=-1) if op is Op.MAX else lines.argmin(axis=-1)
         flat = np.broadcast_to(y, key.shape).reshape(lines.shape)
         return np.asarray(np.take_along_axis(flat, at[..., None], axis=-1)[..., 0])
-
-    def _counted(self, op: Op, y: Array, dtype: DType, axes: tuple[int, ...]) -> Array:
-        """The sum of hashes of terms, of truths their parity; the least of all numbers is none. The
-        least of many is the opposite of the greatest of their opposites.
-
-        All of many are as many that are not, so in every other draw their parity is turned: of an
-        even number it were that of any.
-        """
-        if not dtype.is_float:
-            some = y != identity(op, dtype)
-            if dtype.is_bool:
-                return np.asarray(some.sum(axis=axes) & 1 ^ self._turned(op), np.bool_)
-            h = np.where(some, _hashed(_seed(str(op)), y.astype(np.uint64)), 0)
-            return np.asarray(h.sum(axis=axes, dtype=np.uint64)).astype(dtype.numpy)
-        y = _reduced(y if op is Op.MAX else _neg(y))
-        none = _reduced(self.array(Const(-inf, dtype), dtype, y.ndim))
-        total = np.where(y == none, 0, _hashed(_seed("max"), y) >> _U(33)).sum(axis=axes) % _P
-        return total if op is Op.MAX else _neg(total)
-
-    def joined_parts(self, op: Op, a: Number, b: Number, dtype: DType, depth: int) -> Number:
-        """The fold of all terms, of its folds of two parts of them."""
-        known = all(isinstance(x, Known) and x.all_known for x in (a, b))
-        if not self.counts or op not in _EXTREMES or known:
-            return self.apply(op, [a, b], [dtype] * 2, dtype, depth)
-        x, y = self.array(a, dtype, depth), self.array(b, dtype, depth)
-        if dtype.is_float:
-            return _add(x, y)
-        return np.asarray(x ^ y ^ bool(self._turned(op)) if dtype.is_bool else x + y)
-
-    def _turned(self, op: Op) -> int:
-        """1 in the draws that turn the parity of all."""
-        return self.counts & 1 if op is Op.MIN else 0
 
     def same(self, a: Number, b: Number, dtype: DType) -> Array:
         """Mask of the samples in which two values of a compute type are equal."""

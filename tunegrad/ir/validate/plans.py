@@ -39,11 +39,6 @@ _MOST, _LEAST, _POINTS = 128, 2, 3
 _PLACES, _CORNERS = 64, 2
 """Elements that have some of the terms of a long sum worked out, where few have all."""
 
-_DRAWS, _FEW_DRAWS = 24, 6
-"""Inputs of which truths are folded: half of them hide one that is missing. And unsigned numbers:
-one in eleven is 0, which no maximum of theirs needs.
-"""
-
 _NEAR = 1e-12
 """Relative distance of a fraction from a number of a matrix that is made of it in f64."""
 
@@ -204,29 +199,12 @@ def validate_group(group: Group, cone: list[Node]) -> None:
     """
     terms = graphs.terms_behind(cone, group.held, group.node, leaves=False)
     exactly = _positions_become_floats(cone)
-    draws = range(1, _draws(group, cone) + 1)
-
-    def compare(exactly: bool) -> None:
-        for draw in draws:
-            _compare(group, cone, terms, exactly=exactly, counts=draw)
-
     try:
-        compare(exactly)
+        _compare(group, cone, terms, exactly=exactly)
     except WrongPlan:
         if exactly and len(group.launches) == 1:
             raise
-        compare(not exactly)
-
-
-def _draws(group: Group, cone: list[Node]) -> int:
-    """How many inputs are drawn: several where the greatest of truths or of bytes or of unsigned
-    numbers is folded, of which one result says little.
-    """
-    folds = (n for n in cone if n.op is GraphOp.REDUCE and (n is group.node or n not in group.held))
-    found = {n.dtype for n in folds if cast(Any, n.arg)[0] in (Op.MAX, Op.MIN)}
-    if any(d.is_bool for d in found):
-        return _DRAWS
-    return _FEW_DRAWS if any(not d.is_float and (d.bits == 8 or not d.least) for d in found) else 1
+        _compare(group, cone, terms, exactly=not exactly)
 
 
 def _positions_become_floats(cone: list[Node]) -> bool:
@@ -249,18 +227,10 @@ def _selects(group: Group, cone: list[Node]) -> bool:
     return any(not x.valid.always for _, x in group.launch.kernel.loads)
 
 
-def _compare(
-    group: Group, cone: list[Node], terms: int, *, exactly: bool = False, counts: int = 1
-) -> None:
+def _compare(group: Group, cone: list[Node], terms: int, *, exactly: bool = False) -> None:
     k = group.launch.kernel
     seed = int.from_bytes(hashlib.sha256(k.key.encode()).digest()[:4], "big")
     samples, known = min(_MOST, max(_LEAST, graphs.SAMPLED_TERMS // terms)), graphs.borders(cone)
-
-    def drawn(samples: int, **more: Any) -> Numbers:
-        numbers = Numbers.drawn(samples, seed, exactly=exactly, **more)
-        numbers.counts = counts
-        return numbers
-
     if len(group.launches) == 1:
         at = every = graphs.sampled(group.node.shape, max(samples, _PLACES), known, seed)
         if at and samples < min(_PLACES, len(at[0])):  # of corners most is padding
@@ -268,7 +238,9 @@ def _compare(
         count = len(at[0]) if at else 1
         spoiled = 0 if not _selects(group, cone) else count if terms == 1 else (count + 3) // 4
         rarely = 1 << (2 * terms * len(group.held)).bit_length()
-        numbers = drawn(count + spoiled, spoiled=spoiled, rarely=rarely)
+        numbers = Numbers.drawn(
+            count + spoiled, seed, exactly=exactly, spoiled=spoiled, rarely=rarely
+        )
         twice = tuple(np.concatenate((i, i[count - spoiled :])) for i in at) if spoiled else at
         try:
             _Comparison(group, twice, numbers).by_element()
@@ -276,16 +248,17 @@ def _compare(
             _compare_terms(group, cone, twice, numbers)
             return
         if every is not at:
-            numbers = drawn(len(every[0]))
+            numbers = Numbers.drawn(len(every[0]), seed, exactly=exactly)
             _compare_terms(group, cone, every, numbers, graphs.SAMPLED_TERMS // 2 // len(every[0]))
         return
     # a sum of bytes on floats is compared without roundings: each side has others
+    drawn = partial(Numbers.drawn, seed=seed, exactly=exactly, on_purpose=group.on_floats)
     at = graphs.sampled(group.node.shape, _MOST, known, seed)
-    numbers = drawn(len(at[0]) if at else 1, on_purpose=group.on_floats)
+    numbers = drawn(len(at[0]) if at else 1)
     whole = _Comparison(group, at, numbers)
     whole.written()
     at = graphs.sampled(tuple(a.extent for a in k.axes), min(samples, _POINTS), (), seed)
-    numbers = drawn(len(at[0]) if at else 1, on_purpose=group.on_floats)
+    numbers = drawn(len(at[0]) if at else 1)
     numbers.patient = True
     work = _Comparison(group, (), numbers)
     work.strides = whole.strides
