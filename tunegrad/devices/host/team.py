@@ -240,6 +240,11 @@ class Team:
             self.close()
             raise DeviceError(f"Team(threads={self.threads}): the system gave only {size} threads")
 
+    @property
+    def pinned(self) -> bool:
+        """True if each thread has a core of its own."""
+        return min(self._cpus) >= 0
+
     def forked(self) -> None:
         """In a child the helpers stayed in the parent; see ``forks.in_child``."""
         self._handle = None
@@ -730,13 +735,14 @@ class Bulk:
         return 4e-6 * _CLOCK_STEPS / min(self._team.time(launch, _CLOCK_SAMPLES))
 
     def launch_ns(self) -> float:
-        """What a launch of two threads that do nothing takes; 0 for a team of one.
+        """What a launch of two threads that do nothing takes; 0 for a team of one, or of more threads
+        than cores.
 
         Two cores with a last cache in common take some 200 ns less than others, and memory that one
         has written takes the other as much longer for each line. A virtual machine may move from
         one kind of cores to the other within seconds.
         """
-        if self._team.threads < 2:
+        if self._team.threads < 2 or not self._team.pinned:
             return 0.0
         args, results = np.zeros(1, np.int64), self._results.ctypes.data
         launch = Launch(self._addresses["tg_clock"], args.ctypes.data, results, 2)
