@@ -735,8 +735,8 @@ class Bulk:
         return 4e-6 * _CLOCK_STEPS / min(self._team.time(launch, _CLOCK_SAMPLES))
 
     def launch_ns(self) -> float:
-        """What a launch of two threads that do nothing takes; 0 for a team of one, or of more threads
-        than cores.
+        """What a launch of two threads that do nothing takes; 0 for a team of one, or of more
+        threads than cores.
 
         Two cores with a last cache in common take some 200 ns less than others, and memory that one
         has written takes the other as much longer for each line. A virtual machine may move from
