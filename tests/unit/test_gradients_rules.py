@@ -310,3 +310,16 @@ def test_rules_of_functions_hold_for_arguments_whose_last_movement_joins_another
     assert tg.grad(lambda x: x.reshape(2).cumsum(0)[1])(x).tolist() == [[1], [1]]
     assert tg.grad(lambda x: x.sum().reshape(()).logcumsumexp(-1))(x).tolist() == [[1], [1]]
     assert tg.grad(lambda x: x.flip(0).flip(0).relu().sum())(x).tolist() == [[1], [1]]
+
+
+def test_windows_of_windows_of_padded_images_have_gradients() -> None:
+    """The padding that a rule asks for has no place for an axis that a window inside made."""
+
+    def f(x: tg.Tensor, w: tg.Tensor) -> tg.Tensor:
+        y = tg.nn.functional.pad(x, (1, 0)).unfold(0, 2, 1)
+        return tg.nn.functional.conv1d(y, w, dilation=2, groups=10).sum()
+
+    x, w = np.ones((3, 9)), np.ones((20, 1, 1))
+    dx, dw = tg.grad(f, (0, 1))(x, w)
+    assert dx.tolist() == [[2.0] * 9, [4.0] * 9, [2.0] * 9]
+    assert dw.shape == (20, 1, 1)

@@ -59,6 +59,10 @@ def test_scalar_has_no_dimension_of_another_number(name):
 LAST = np.array([-128, 127, -127, 5], np.int8)
 ODD = np.array([np.nan, -np.inf, np.inf, -0.0, 2], np.float32)
 EXTREMES = {
+    "addcmul in the type of all": (
+        Tensor(np.int32([1, 2])).addcmul(Tensor(np.int8(100)), Tensor(np.uint8([3, 200])), value=3),
+        np.int32([901, 60002]),
+    ),
     "fmod": (Tensor(LAST).fmod(3), np.int8([-2, 1, -1, 2])),
     "fmod by a float": (Tensor(LAST).fmod(3.0), np.float32([-2, 1, -1, 2])),
     "fmod of a float": (Tensor(np.float32([5, -200])).fmod(Tensor(LAST[:1])), np.float32([5, -72])),

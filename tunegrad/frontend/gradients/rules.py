@@ -123,9 +123,10 @@ def _window(n: Node, g: Cotangent) -> Flow:
     """WINDOW -> the sum of all that reads an element"""
     dim, size, stride, dilation = cast(tuple[int, int, int, int], n.arg)
     padded = n.srcs[0]
-    while padded.op is GraphOp.WINDOW:
+    while padded.op is GraphOp.WINDOW and cast(Any, padded.arg)[0] != dim:
         padded = padded.srcs[0]
-    padding = cast(Any, padded.arg)[dim][0] if padded.op is GraphOp.PAD else 0
+    known = padded.op is GraphOp.PAD and dim < len(padded.shape)
+    padding = cast(Any, padded.arg)[dim][0] if known else 0
     return (g.unwindowed(dim, size, stride, dilation, n.srcs[0].shape, padding),)
 
 

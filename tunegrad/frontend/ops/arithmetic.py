@@ -180,7 +180,9 @@ def addcmul(
     input: Handle, tensor1: TensorLike, tensor2: TensorLike, *, value: Scalar = 1
 ) -> Handle:
     """``input + value * tensor1 * tensor2``."""
-    product = beside(input, tensor1, "addcmul") * tensor2
+    one, two = (beside(input, t, "addcmul") for t in (tensor1, tensor2))
+    kind = result_type(input.node, one.node, two.node)
+    product = one._as(kind) * two._as(kind)
     return input + scaled("addcmul", input, product, value, "value")
 
 
