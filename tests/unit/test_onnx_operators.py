@@ -148,6 +148,16 @@ def test_selu_of_halves_near_zero_is_near_zero(opset: int) -> None:
     np.testing.assert_allclose(made, want, rtol=2e-3, atol=0)
 
 
+@pytest.mark.parametrize("power", [0.5, -0.5])
+def test_power_of_a_half_is_no_root(power: float) -> None:
+    """Of -inf and -0 a root is NaN and -0."""
+    inputs = {"a": np.float32([-np.inf, -0.0, 4, np.inf, -4]), "b": np.array(power, np.float32)}
+    (made,) = found(proto("Pow", inputs, known=["b"]), inputs)
+    wanted = {0.5: [np.inf, 0, 2, np.inf, np.nan], -0.5: [0, np.inf, 0.5, 0, np.nan]}[power]
+    np.testing.assert_array_equal(made, np.float32(wanted))
+    assert not np.signbit(made[1])
+
+
 def test_codes_are_moved_and_nothing_else() -> None:
     x = np.arange(12).reshape(3, 4).astype(np.float32).astype(ml_dtypes.float8_e4m3fn)
     agree(proto("Transpose", {"x": x}), {"x": x})

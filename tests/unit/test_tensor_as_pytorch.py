@@ -63,6 +63,10 @@ EXTREMES = {
         Tensor(np.int32([1, 2])).addcmul(Tensor(np.int8(100)), Tensor(np.uint8([3, 200])), value=3),
         np.int32([901, 60002]),
     ),
+    "addcdiv in the type of all": (
+        Tensor(np.float32([1, 2])).addcdiv(Tensor(np.float16([1, 1])), Tensor(np.float16([3, 7]))),
+        np.float32([1, 2]) + np.float32([1, 1]) / np.float32([3, 7]),
+    ),
     "fmod": (Tensor(LAST).fmod(3), np.int8([-2, 1, -1, 2])),
     "fmod by a float": (Tensor(LAST).fmod(3.0), np.float32([-2, 1, -1, 2])),
     "fmod of a float": (Tensor(np.float32([5, -200])).fmod(Tensor(LAST[:1])), np.float32([5, -72])),

@@ -215,7 +215,9 @@ def _pow(n: NodeView) -> Tensor:
     if base.dtype.is_int and n(1).dtype.is_float:  # f32 does not hold every integer of 32 bits
         return base.cast("f64").pow(n(1).cast("f64")).cast(base.dtype)
     if isinstance(power, np.ndarray) and power.size == 1:
-        return base.pow(power.reshape(-1)[0].item()).cast(base.dtype)
+        number = power.reshape(-1)[0].item()
+        if abs(number) != 0.5:  # a root, as PyTorch's is, has other limits at -inf and -0
+            return base.pow(number).cast(base.dtype)
     return base.pow(n(1)).cast(base.dtype)
 
 

@@ -175,15 +175,20 @@ def lerp(input: Handle, end: TensorLike, weight: TensorLike) -> Handle:
     return input + beside(input, weight, "lerp") * (beside(input, end, "lerp") - input)
 
 
+def _in_one_type(op: str, input: Handle, *others: TensorLike) -> list[Handle]:
+    """The others in the type that all have together with input."""
+    found = [beside(input, x, op) for x in others]
+    kind = result_type(input.node, *(x.node for x in found))
+    return [x._as(kind) for x in found]
+
+
 @operation
 def addcmul(
     input: Handle, tensor1: TensorLike, tensor2: TensorLike, *, value: Scalar = 1
 ) -> Handle:
     """``input + value * tensor1 * tensor2``."""
-    one, two = (beside(input, t, "addcmul") for t in (tensor1, tensor2))
-    kind = result_type(input.node, one.node, two.node)
-    product = one._as(kind) * two._as(kind)
-    return input + scaled("addcmul", input, product, value, "value")
+    one, two = _in_one_type("addcmul", input, tensor1, tensor2)
+    return input + scaled("addcmul", input, one * two, value, "value")
 
 
 @operation
@@ -191,7 +196,8 @@ def addcdiv(
     input: Handle, tensor1: TensorLike, tensor2: TensorLike, *, value: Scalar = 1
 ) -> Handle:
     """``input + value * tensor1 / tensor2``."""
-    return input + beside(input, tensor1, "addcdiv") / tensor2 * value
+    one, two = _in_one_type("addcdiv", input, tensor1, tensor2)
+    return input + one / two * value
 
 
 @operation
