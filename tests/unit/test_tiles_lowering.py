@@ -186,3 +186,9 @@ def test_what_only_tiles_read_is_read():
     assert unread(program) == ()
     _, packed = lowered(gemm(64, 96, 64, constant=True), PACKED)
     assert unread(packed) == ("p2",)
+
+
+def test_operands_that_registers_hold_are_loaded_before_the_first_product():
+    _, program = lowered(gemm(64, 64, 64, constant=True), PACKED)
+    moves = [type(i) for i in walk(program.body) if isinstance(i, TileLoad | TileMul)]
+    assert moves == [TileLoad] * 4 + [TileMul] * 4

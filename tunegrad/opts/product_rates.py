@@ -20,16 +20,23 @@ _RATES = {Op.DOT2: "bf16x2", Op.DOT4: "dot4", Op.DOT2I: "dot2i"}
 
 def product_rate(kernel: Kernel, target: Target) -> str:
     """The name under which ``Rates.flops`` of a target may have a kernel's rate."""
+    return _product_rate(kernel, target)[0]
+
+
+def _product_rate(kernel: Kernel, target: Target) -> tuple[str, float]:
+    """That name, and the part of the unit that a product occupies."""
     from .sketches.contraction import tile_contraction, warp_contraction
 
     if target.units:
-        found = warp_contraction(kernel, target) or tile_contraction(kernel, target)
-        if found is not None:
-            return found.unit.name
+        if (warps := warp_contraction(kernel, target)) is not None:
+            return warps.unit.name, 1.0
+        if (tiles := tile_contraction(kernel, target)) is not None:
+            return tiles.unit.name, tiles.filled
     summed = {r.expr.op for r in kernel.reduces if isinstance(r.expr, Apply)}
-    return next((name for op, name in _RATES.items() if op in summed), "f32")
+    return next((name for op, name in _RATES.items() if op in summed), "f32"), 1.0
 
 
 def kernel_flops_per_s(kernel: Kernel, target: Target, cores: int | None = None) -> float:
     """Operations of a kernel that so many cores (default: all) do in a second, by the target."""
-    return target.flops_per_s(cores) * target.rates.speedup(product_rate(kernel, target))
+    name, filled = _product_rate(kernel, target)
+    return target.flops_per_s(cores) * target.rates.speedup(name) * filled

@@ -664,6 +664,8 @@ class Numbers:
             return Const(value, dtype.compute)
         if isinstance(x, Known):
             return self._cast_known(x, source, dtype)
+        if dtype.is_pair:  # a copy of words: each is two numbers of the field
+            return x
         if source.is_float:
             if dtype.is_float:
                 return self._cast_float(x, source, dtype)

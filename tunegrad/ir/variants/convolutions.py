@@ -1,8 +1,9 @@
-"""Convolutions between copies: images channels last, bytes as floats."""
+"""Convolutions between copies: images channels last, windows in rows, bytes as floats."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product as combinations
 from math import prod
 
 from tunegrad.lazy import dataclass
@@ -10,7 +11,7 @@ from tunegrad.lazy import dataclass
 from ..dtypes import F32, I8, I8X4, I32, U8, U8X4, DType
 from ..expr import Apply, Cast, Const, Expr, Load, Op, Value, loads_in, names_of, rebuild
 from ..fusion.axes import merge_axes
-from ..index import Index, as_index
+from ..index import Index, Range, Valid, as_index
 from ..kernel import Axis, Kernel, Param, Reduce, Stage, Store, products_summed
 
 # ---- channels last
@@ -161,6 +162,142 @@ def _copy(to: Param, source: Param, dim: int, to_last: bool) -> Kernel:
         name=f"to {'channels last' if to_last else 'channels first'} {to.shape}",
     )
     return merge_axes(made).canonical()
+
+
+# ---- windows in rows
+#
+# A convolution of words as a product of matrices: what a window reads lies in a row.
+#
+#     v = sum over r, s, c of dot4(X[2*y+r, 2*x+s, c], W[o, c, r, s])
+#         -->
+#     X'[y, x, r, s, c] = X[2*y+r, 2*x+s, c]              zero where the image ends
+#     v = sum over k of dot4(X'[m, k], W[o, ..k])         m = (y, x), k = (r, s, c)
+#
+# Tile registers then have rows of several rows of the image, and terms of several places of the
+# window: the same sum, of as many zeros more as make k whole steps of a tile.
+
+
+_STEP = 16
+"""Words that a tile adds at a time."""
+
+
+def windows(kernel: Kernel) -> ChannelsLast | None:
+    """The parts for a sum of products of words of an image, channels last, and constant weights;
+    None for any other kernel, or where the window is one place.
+    """
+    found = products_summed(kernel, Op.DOT4) or products_summed(kernel, Op.DOT2)
+    if found is None or len(kernel.stores) != 1 or kernel.overwritten:
+        return None
+    reduce, *factors = found
+    roles = {kernel.param(f.param).role: f for f in factors if isinstance(f, Load)}
+    if roles.keys() != {"in", "const"} or not roles["const"].valid.always:
+        return None
+    x, w = roles["in"], roles["const"]
+    source, inner = kernel.param(x.param), {a.name: a for a in reduce.axes}
+    own = [a for a in kernel.axes if a.name in names_of(x)]
+    read = [leaf.param for s in kernel.stages for leaf in loads_in(s.expr)]
+    channel = x.index[-1].key
+    if (
+        not own
+        or sum(a.extent > 1 for a in reduce.axes) < 2  # a window and channels
+        or inner.keys() != {n for i in w.index for n in i.names()} & inner.keys()
+        or not inner.keys() <= names_of(x)
+        or any(a.name in names_of(w) for a in own)
+        or read.count(x.param) != 1
+        or not source.layout.is_row_major
+        or (channel in inner and inner[channel].extent != source.shape[-1])
+    ):
+        return None
+    order = [a for a in reduce.axes if a.name != channel]
+    order += [inner[channel]] if channel in inner else []
+    extents = _whole([a.extent for a in order])
+    count = prod(extents)
+    rows = Param.dense(x.param, x.dtype, (*(a.extent for a in own), count), "in")
+    k = Axis("k", count)
+    place, step = dict[str, Index](), count
+    for a, extent in zip(order, extents, strict=True):
+        step //= extent
+        place[a.name] = k.index // step % extent
+    spare = [(a, e) for a, e in zip(order, extents, strict=True) if e > a.extent]
+    within = Valid(Range(place[a.name], 0, a.extent) for a, _ in spare)
+    read_x = Load(x.param, (*(a.index for a in own), k.index), x.dtype)
+    read_w = Load(w.param, tuple(i.substitute(place) for i in w.index), w.dtype, within)
+    assert isinstance(reduce.expr, Apply)
+    terms = tuple(read_x if f is x else read_w for f in factors)
+    total = replace(reduce, axes=(k,), expr=replace(reduce.expr, args=terms))
+    stages: tuple[Stage, ...] = tuple(total if s is reduce else s for s in kernel.stages)
+    params = tuple(rows if p.name == x.param else p for p in kernel.params)
+    made = replace(kernel, params=params, stages=stages, name=f"{kernel.name} of windows")
+    at = [p.name for p in kernel.params]
+    before = _in_rows(source, rows, x, own, list(zip(order, extents, strict=True)))
+    store = at.index(kernel.stores[0].param)
+    return ChannelsLast(before, merge_axes(made).canonical(), None, at.index(x.param), store)
+
+
+def _whole(extents: list[int]) -> list[int]:
+    """The extents, as little longer as makes their product whole steps; channels stay if others
+    will do.
+    """
+    found = map(list, combinations(*((e, e + 1) for e in extents)))
+    whole = [c for c in found if prod(c) % _STEP == 0]
+    more = [*extents[:-1], -(-extents[-1] // _STEP) * _STEP]
+    return min([*whole, more], key=lambda c: (prod(c), c[-1]))
+
+
+def _in_rows(
+    source: Param, rows: Param, x: Load, own: list[Axis], order: list[tuple[Axis, int]]
+) -> Kernel:
+    """``rows`` gets what each window reads of ``source``."""
+    index, valid = x.index, x.valid
+    if len(order) > 1 and order[-1][1] < _STEP and (flat := _flat(source, x, order)) is not None:
+        source, index, valid, order = flat
+    inner = [Axis(a.name, e) for a, e in order]
+    at, step = as_index(0), prod(e for _, e in order)
+    for a in inner:
+        step //= a.extent
+        at = at + a.index * step
+    longer = {a.name: a.index for a in inner}
+    spare = Valid(Range(longer[a.name], 0, a.extent) for a, e in order if e > a.extent)
+    value = Load("source", tuple(i.substitute(longer) for i in index), x.dtype,
+                 valid.substitute(longer) & spare)  # fmt: skip
+    made = Kernel(
+        (replace(rows, name="to", role="out"), replace(source, name="source", role="in")),
+        (*own, *inner),
+        (Store("to", (*(a.index for a in own), at), value),),
+        name=f"windows of {source.shape} in rows",
+    )
+    return merge_axes(made).canonical()
+
+
+def _flat(
+    source: Param, x: Load, order: list[tuple[Axis, int]]
+) -> tuple[Param, tuple[Index, ...], Valid, list[tuple[Axis, int]]] | None:
+    """The image, its index, the condition and the axes with pixels and their channels as one: few
+    channels are no vector, those of neighbours are. None where neighbours lie apart.
+    """
+    (place, most), (channel, count) = order[-2:]
+    name, row = place.name, x.index[-2]
+    reads = [i for i in (*x.index, *(r.index for r in x.valid)) if name in i.names()]
+    if (
+        count != channel.extent
+        or any(i.coefficient(name) != 1 for i in reads)
+        or sum(name in i.names() for i in x.index) != 1
+        or name not in row.names()
+        or x.index[-1] != channel.index
+        or channel.name in x.valid.names()
+    ):
+        return None
+    both, extent = Axis(name, place.extent * count), source.shape[-2] * count
+
+    def wide(i: Index) -> Index:
+        return i.substitute({name: as_index(0)}) * count + both.index
+
+    ranges = [
+        Range(wide(r.index), r.lo * count, r.hi * count) if name in r.index.names() else r
+        for r in x.valid
+    ]
+    merged = Param.dense(source.name, source.dtype, (*source.shape[:-2], extent), source.role)
+    return merged, (*x.index[:-2], wide(row)), Valid(ranges), [*order[:-2], (both, most * count)]
 
 
 # ---- wider numbers

@@ -8,7 +8,8 @@ A variant is a word: "direct" leaves a kernel as it is, "winograd2" and "winogra
 sizes of ``winograd``, "exact_winograd4" that of bytes, "channels_last" puts the kernel between
 copies, and "channels_last_winograd4" does both; "split64" and "split64x16" are the chunks and lanes
 of ``split``, "split_k4" the parts of ``split_k``.
-"halves" are a product of bytes in 16 bits; "floats" and "floats_winograd4" are one on floats.
+"windows" is a product of what each window reads, in rows. "halves" are a product of bytes in 16
+bits; "floats" and "floats_winograd4" are one on floats.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from ..fusion import Buffer, Combined, Launch, LaunchPlan, overwriting
 from ..graph import ConstData, Node
 from ..kernel import Kernel, memoized
 from ..layout import Layout
-from ..target import Target
-from .convolutions import ChannelsLast, Widened, channels_last, floats, halves
+from ..target import Target, TileUnit
+from .convolutions import ChannelsLast, Widened, channels_last, floats, halves, windows
 from .split import Split, split, split_k, splits_of, splits_of_k
 from .winograd import (
     EXACT_TILE,
@@ -48,6 +49,7 @@ from .winograd import (
 
 DIRECT = "direct"
 _MOVED = "channels_last"
+_WINDOWS = "windows"
 _FLOATS = "floats"
 _HALVES = "halves"
 _EXACT = f"exact_winograd{EXACT_TILE}"
@@ -75,6 +77,8 @@ def variants_of(kernel: Kernel) -> tuple[str, ...]:
             _MOVED,
             *(f"{_MOVED}_{v}" for v in variants_of(moved.kernel)[1:] if not splits_k(v)),
         ]
+    if windows(kernel) is not None:
+        names.append(_WINDOWS)
     if halves(kernel) is not None:
         names.append(_HALVES)
     wide = floats(kernel)
@@ -116,8 +120,10 @@ def multiplies_bytes(variant: str) -> bool:
 
 def runs_on(variant: str, target: Target) -> bool:
     """False of numbers of 16 bits where the target has no products of them, or, for a sum of as
-    many, faster ones of bytes.
+    many, faster ones of bytes; of windows in rows where it has no tile registers.
     """
+    if variant == _WINDOWS:
+        return any(isinstance(u, TileUnit) for u in target.units)
     if not in_halves(variant):
         return True
     return target.widens_bytes if widens(variant) else target.multiplies_halves
@@ -136,7 +142,7 @@ def parts_of(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
 @memoized()
 def _made(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
     """The kernels of a variant that is not direct; a tune asks for the same ones repeatedly."""
-    if variant.startswith(_MOVED):
+    if variant.startswith((_MOVED, _WINDOWS)):
         moved = _channels_last(kernel, variant)
         parts = (moved.before, *parts_of(moved.kernel, _inner(variant)), moved.after)
         return tuple(p for p in parts if p is not None)
@@ -157,7 +163,7 @@ def _no_variant(kernel: Kernel, variant: str) -> InternalError:
 
 
 def _inner(variant: str) -> str:
-    for outer in (_MOVED, _FLOATS, _HALVES):
+    for outer in (_MOVED, _WINDOWS, _FLOATS, _HALVES):
         variant = variant.removeprefix(outer)
     return variant.removeprefix("_") or DIRECT
 
@@ -170,7 +176,7 @@ def _wide(kernel: Kernel, variant: str) -> Widened:
 
 
 def _channels_last(kernel: Kernel, variant: str) -> ChannelsLast:
-    found = channels_last(kernel)
+    found = windows(kernel) if variant == _WINDOWS else channels_last(kernel)
     if found is None:
         raise _no_variant(kernel, variant)
     return found
@@ -249,7 +255,7 @@ class _Rewriting:
         """The launches of a variant in place of one."""
         if variant == DIRECT:
             return [launch]
-        if variant.startswith(_MOVED):
+        if variant.startswith((_MOVED, _WINDOWS)):
             return self._moved(launch, variant)
         if widens(variant):
             return self._widened(launch, variant)
@@ -279,7 +285,7 @@ class _Rewriting:
         args, before, after = list(launch.args), list[Launch](), list[Launch]()
         x, y = (launch.args[i] for i in (moved.x, moved.y))
         if moved.before is not None:
-            args[moved.x] = self._add(moved.before, f"{self.buffers[x].name} channels last")
+            args[moved.x] = self._add(moved.before, f"{self.buffers[x].name} as {variant}")
             before = _launches(launch, (moved.before, (args[moved.x], x)))
         if moved.after is not None:
             args[moved.y] = self._add(moved.kernel, f"{self.buffers[y].name} channels last")

@@ -46,6 +46,18 @@ class Contraction(Generic[U]):
         """True if k is padded to whole steps of the unit."""
         return self.k.extent % self.unit.shape[2] > 0
 
+    @property
+    def row(self) -> Axis:
+        """The axis of m whose points are rows of a tile."""
+        return max(self.m, key=lambda x: (self.a.stride(x.name) is not None, x is self.m[-1],
+                                          x.extent))  # fmt: skip
+
+    @property
+    def filled(self) -> float:
+        """The part of a tile's rows that are some: a product takes as long with fewer."""
+        extent, most = self.row.extent, self.unit.shape[0]
+        return extent / (-(-extent // most) * most)
+
 
 def warp_contraction(kernel: Kernel, target: Target) -> Contraction[MatrixUnit] | None:
     """The kernel as a product for a matrix unit of the target; None where it is none. Loops of m

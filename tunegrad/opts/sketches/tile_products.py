@@ -64,7 +64,7 @@ class _Product(Sketch):
 
     def actions(self) -> tuple[Action, ...]:
         p, ask = self.found, self.ask
-        row = max(p.m, key=lambda a: (p.a.stride(a.name) is not None, a is p.m[-1], a.extent))
+        row = p.row
         column = next(a for a in p.n if output_stride(self.kernel, a.name) == 1)
         lanes_first = ask.pick("order", [False, True], int(p.b.nbytes > p.a.nbytes))
         rows = ask.pick("rows", _heights(row.extent, p.unit.shape[0]))
