@@ -101,6 +101,50 @@ def test_behind_a_stride_all_rows_meet_the_panel_of_a_tap() -> None:
     assert order[:4] == ["rb0", "b0", "c", "d"]
 
 
+_TWO = replace(AVX512, arch="sapphirerapids", fmas_per_cycle=2, l2_bytes=2 << 20)
+"""A core with two multiply-adds a cycle."""
+
+
+def product(rows: int, columns: int, terms: int, crossed: bool = False) -> Kernel:
+    """Of matrices as they lie, and where ``crossed`` of the first one transposed."""
+    x = Tensor.input("x", (terms, rows) if crossed else (rows, terms))
+    (launch,) = schedule(
+        (((x.mT if crossed else x) @ Tensor.input("w", (terms, columns))).node,)
+    ).launches
+    return launch.kernel
+
+
+def test_a_weight_gradient_of_a_product_has_panels() -> None:
+    """A step of X^T G is a line of X: 1024 lines are more than a first cache of 32 KiB holds."""
+    for target in (AVX512, _TWO):
+        text = Space(product(256, 256, 1024, crossed=True), target).defaults()[0].text
+        assert f"tile(axis=ra, size={K_BLOCK})" in text
+    assert "axis=ra" not in Space(product(256, 256, 1024), AVX512).defaults()[0].text
+
+
+def test_rows_of_a_crossed_operand_are_no_streams() -> None:
+    """They are neighbours: as many may be in a tile as registers hold."""
+    text = Space(product(1024, 256, 1024, crossed=True), _TWO).defaults()[0].text
+    assert "tile(axis=a, size=13)" in text
+
+
+def test_many_rows_meet_a_copy_of_a_large_operand() -> None:
+    assert "stage(param=p2" in Space(product(1024, 256, 1024), _TWO).defaults()[0].text
+    assert "stage" not in Space(product(128, 256, 1024), _TWO).defaults()[0].text
+
+
+def test_threads_share_out_an_operand_that_fills_half_a_cache() -> None:
+    """Each keeps its own part of the lanes; of a smaller one, all of it, and part of the rows."""
+    assert "thread(axis=b0" in Space(product(1024, 256, 1024), _TWO).defaults()[0].text
+    assert "thread(axis=a0" in Space(product(1024, 256, 256), _TWO).defaults()[0].text
+
+
+def test_a_block_of_a_large_operand_is_copied_for_many_tiles_of_rows() -> None:
+    """1024 x 1024 numbers do not fit the second cache, and lie a page apart."""
+    text = Space(product(256, 1024, 1024, crossed=True), _TWO).defaults()[0].text
+    assert "stage(param=p2, at=ra0" in text
+
+
 def test_a_weight_that_is_used_many_times_has_a_gradient_that_is_a_program() -> None:
     """A sum of 60 products: 24 rows of four steps each were more instructions than are allowed."""
     x, g = Tensor.input("x", (60, 4, 8)), Tensor.input("g", (4, 64))
