@@ -11,6 +11,8 @@ import pytest
 
 from benchmarks.hand_schedules import AVX512, GPU, conv3x3, gemm
 from tests.property.test_schedules_agree import assert_agrees
+from tunegrad.frontend import Tensor
+from tunegrad.ir.fusion import schedule
 from tunegrad.ir.looptree import Staged
 from tunegrad.ir.program import Barrier, Load, Store, walk
 from tunegrad.opts import Schedule, Space
@@ -71,6 +73,23 @@ def test_lowering_packed_copy_of_a_tail_is_filled_with_zeros():
     assert alloc.size == 2 * 5 * 4
     copies = [i for i in walk(program.body) if isinstance(i, Store) and i.buffer == "B.root"]
     assert all(i.mask is None for i in copies), "the whole copy is written"
+
+
+@pytest.mark.parametrize(("columns", "turned"), [(64, True), (48, True), (40, False)])
+def test_lowering_copy_of_a_transposed_operand_reads_lines(columns, turned):
+    """Blocks of 16 x 16; rows past a tile that is not whole are zeros. 40 columns end in a vector."""
+    x, w = Tensor.input("x", (6, 32)), Tensor.input("w", (columns, 32))
+    (launch,) = schedule(((x @ w.mT).node,)).launches
+    program = lowered(
+        launch.kernel,
+        "tile(axis=b, size=32) tile(axis=b1, size=16) reorder(order=(a, b0, b1, b2, ra)) "
+        "upcast(axis=b1) vectorize(axis=b2) stage(param=p2, at=(), layout=(b0, ra, b1, b2))",
+    )
+    reads = [i for i in walk(program.body) if isinstance(i, Load) and i.buffer == "p2"]
+    assert [i.vtype.lanes for i in reads] == ([16] * 16 if turned else [1])
+    if turned:
+        assert all(i.mask is None for i in reads)
+        assert sorted(i.offset.const for i in reads) == list(range(16))
 
 
 def test_lowering_constant_staged_at_load_is_a_pack():

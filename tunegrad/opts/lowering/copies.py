@@ -215,15 +215,18 @@ def _by_loops(tree: LoopTree, b: Builder, p: StagedCopy, env: dict[str, Index]) 
     """Whole vectors along the last dimension, then what is left of it element by element."""
     offset, valid = p.offset.substitute(env), p.valid.substitute(env)
     if not p.variables:
-        _nest(tree, b, p, [], (offset, valid, as_index(0)), ("", 1))
+        _nest(tree, b, p, [], [(offset, as_index(0))], valid, ("", 1))
         return
     last, extent = p.variables[-1]
     lanes = _copy_lanes(tree, p, offset, last, extent)
+    turned = _turned(tree, p, offset, valid)
+    if turned is not None:
+        lanes, valid = tree.target.lanes(p.dtype.itemsize), _whole(valid, last, extent)
     count = extent // lanes
     lane = f"{last}.v" if lanes > 1 else ""
     step = var(f"{last}.q", count) * lanes + var(lane, lanes) if lanes > 1 else var(last, extent)
     loop = (f"{last}.q", count) if lanes > 1 else (last, extent)
-    _part(tree, b, p, (offset, valid), step, loop, (lane, lanes))
+    _part(tree, b, p, (offset, valid), step, loop, (lane, lanes), turned)
     rest = extent - count * lanes
     if rest:
         left = var(f"{last}.r", rest) + count * lanes
@@ -232,16 +235,64 @@ def _by_loops(tree: LoopTree, b: Builder, p: StagedCopy, env: dict[str, Index]) 
 
 def _part(
     tree: LoopTree, b: Builder, p: StagedCopy, source: tuple[Index, Valid], step: Index,
-    innermost: tuple[str, int], vector: tuple[str, int],
+    innermost: tuple[str, int], vector: tuple[str, int], turned: str | None = None,
 ) -> None:  # fmt: skip
-    """The copy of the elements whose last dimension is ``step``, over ``innermost`` as well."""
+    """The copy of the elements whose last dimension is ``step``, over ``innermost`` as well; as
+    many steps of ``turned`` at once as there are lanes.
+    """
     last = p.variables[-1][0]
     target, stride = as_index(0), 1
     for n, e in reversed(p.variables):
         target = target + (step if n == last else var(n, e)) * stride
         stride *= e
     offset, valid = source[0].substitute({last: step}), source[1].substitute({last: step})
-    _nest(tree, b, p, [*p.variables[:-1], innermost], (offset, valid, target), vector)
+    loops, points = [*p.variables[:-1], innermost], list[dict[str, Index]]([{}])
+    if turned is not None:
+        size = vector[1]
+        blocks = f"{turned}.q", dict(loops)[turned] // size
+        points = [{turned: var(*blocks) * size + j} for j in range(size)]
+        loops = [*(x for x in loops if x[0] != turned), blocks]
+    moved = [(offset.substitute(at), target.substitute(at)) for at in points]
+    _nest(tree, b, p, loops, moved, valid, vector)
+
+
+def _turned(tree: LoopTree, p: StagedCopy, offset: Index, valid: Valid) -> str | None:
+    """The variable along which the source is contiguous, where that is not the last one: blocks of
+    whole vectors of both are read by lines, and turned in registers.
+
+        for k: for l: B[k, l] = W[512*l + k]   -->   for k.q: W[512*l + 16*k.q + <0..15>] of 16 l
+
+    One number after the other, 16 rows of 2 KiB are more than the sets of a first cache hold, and
+    each line is read 16 times.
+    """
+    if not tree.target.has_vector_registers:
+        return None
+    (last, extent), lanes = p.variables[-1], tree.target.lanes(p.dtype.itemsize)
+    step = offset.coefficient(last) or 0
+    if step < lanes or extent % lanes or last in _whole(valid, last, extent).names():
+        return None
+    return next(
+        (
+            n for n, e in p.variables[:-1]
+            if offset.coefficient(n) == 1 and e % lanes == 0 and n not in valid.names()
+        ),
+        None,
+    )  # fmt: skip
+
+
+def _whole(valid: Valid, last: str, extent: int) -> Valid:
+    """The condition without ``last``, where it is one for all of a row of ``extent``: bounds of
+    what runs in steps of the row, as of a tile that is not whole.
+    """
+
+    def same(r: Range) -> Range:
+        rest = r.index.substitute({last: as_index(0)})
+        alike = r.index.coefficient(last) == 1 and not any(
+            n % extent for n in (rest.const - r.lo, rest.const - r.hi, *(c for _, c in rest.terms))
+        )
+        return Range(rest, r.lo, r.hi) if alike else r
+
+    return valid if valid.never else Valid(same(r) for r in valid)
 
 
 def _copy_lanes(tree: LoopTree, p: StagedCopy, offset: Index, last: str, extent: int) -> int:
@@ -255,9 +306,9 @@ def _copy_lanes(tree: LoopTree, p: StagedCopy, offset: Index, last: str, extent:
 
 def _nest(
     tree: LoopTree, b: Builder, p: StagedCopy, loops: list[tuple[str, int]],
-    what: tuple[Index, Valid, Index], vector: tuple[str, int],
+    moved: Sequence[tuple[Index, Index]], valid: Valid, vector: tuple[str, int],
 ) -> None:  # fmt: skip
-    offset, valid, target = what
+    """Loops around elements, or vectors, that go from an offset of the source to one of the copy."""
     lane, lanes = vector
     loops = [x for x in loops if x[1] > 1]
     threads = prod(x.count for x in tree.loops if x.kind is LoopKind.THREAD)
@@ -270,12 +321,14 @@ def _nest(
     def innermost(fill: bool) -> tuple:  # type: ignore[type-arg]
         b.open()
         b.open()
-        value = (
+        values = [
             (b.number(0, p.dtype), 1)
             if fill
             else b.load(p.source, offset, inner, p.dtype, lane, lanes)
-        )
-        b.store(p.staged.buffer, target, ALWAYS, value, p.dtype, lane, lanes)
+            for offset, _ in moved
+        ]
+        for value, (_, target) in zip(values, moved, strict=True):
+            b.store(p.staged.buffer, target, ALWAYS, value, p.dtype, lane, lanes)
         body = b.close()
         if loops and not (len(loops) == 1 and p.space == "team"):
             n, e = loops[-1]
