@@ -77,7 +77,7 @@ def test_lowering_packed_copy_of_a_tail_is_filled_with_zeros():
 
 @pytest.mark.parametrize(("columns", "turned"), [(64, True), (48, True), (40, False)])
 def test_lowering_copy_of_a_transposed_operand_reads_lines(columns, turned):
-    """Blocks of 16 x 16; rows past a tile that is not whole are zeros. 40 columns end in a vector."""
+    """Blocks of 16 x 16; rows past a tile that is not whole are zeros. 40 rows end in a vector."""
     x, w = Tensor.input("x", (6, 32)), Tensor.input("w", (columns, 32))
     (launch,) = schedule(((x @ w.mT).node,)).launches
     program = lowered(

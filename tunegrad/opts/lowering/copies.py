@@ -308,7 +308,7 @@ def _nest(
     tree: LoopTree, b: Builder, p: StagedCopy, loops: list[tuple[str, int]],
     moved: Sequence[tuple[Index, Index]], valid: Valid, vector: tuple[str, int],
 ) -> None:  # fmt: skip
-    """Loops around elements, or vectors, that go from an offset of the source to one of the copy."""
+    """Loops around elements or vectors, each from an offset of the source to one of the copy."""
     lane, lanes = vector
     loops = [x for x in loops if x[1] > 1]
     threads = prod(x.count for x in tree.loops if x.kind is LoopKind.THREAD)

@@ -1171,9 +1171,9 @@ _MANY = 64
 
 
 def _pays(o: Operands, x: Access, tile: tuple[int, int]) -> bool:
-    """True if many tiles of rows read a large operand of the lanes whose steps are lines apart: with
-    two multiply-adds a cycle the first cache's prefetcher keeps up with a copy alone. Without over
-    with it: 1.14 to 1.22 for 1 MiB in steps of 1 and 4 KiB (Emerald Rapids).
+    """True if many tiles of rows read a large operand of the lanes whose steps are lines apart:
+    with two multiply-adds a cycle the first cache's prefetcher keeps up with a copy alone. Without
+    over with it: 1.14 to 1.22 for 1 MiB in steps of 1 and 4 KiB (Emerald Rapids).
     """
     step = (x.stride(o.longest.name) or 0) * o.kernel.param(x.param).dtype.itemsize
     large = 2 * x.nbytes >= o.target.l2_bytes and o.reused and len(o.reduces) == 1
@@ -1190,8 +1190,8 @@ def _panel_places(o: Operands, x: Access, nest: Nest, tile: tuple[int, int]) -> 
         return [f"{nest.k}:loops"] if nest.k and o.rows >= _TURNS * tile[0] else []
     batch = [a for a, _ in nest.others if a and x.depends(axis_of(a))]
     block = nest.k or (batch[-1] if batch else "")
-    tile = [f"{nest.lanes[1] or nest.lanes[0]}:loops"] if o.skinny else []
-    return [*tile, f"{block}:loops", ":loops"]
+    single = [f"{nest.lanes[1] or nest.lanes[0]}:loops"] if o.skinny else []
+    return [*single, f"{block}:loops", ":loops"]
 
 
 def _again(o: Operands, x: Access) -> bool:
