@@ -33,7 +33,7 @@ CASES = fuzzing.count(50)
 @pytest.mark.parametrize("block", range(4))
 def test_drawn_graphs_give_what_onnx_runtime_gives(block: int) -> None:
     for i in range(block, CASES, 4):
-        case = draw(fuzzing.rng("onnx", i))
+        case = draw(fuzzing.rng("onnx", i), extremes=onnx_fuzzer.EXTREMES)
         said = compare(case) if case.nodes else ""
         if ours(said):
             small = shrunk(case, lambda c: ours(compare(c)))

@@ -58,7 +58,33 @@ def test_scalar_has_no_dimension_of_another_number(name):
 
 LAST = np.array([-128, 127, -127, 5], np.int8)
 ODD = np.array([np.nan, -np.inf, np.inf, -0.0, 2], np.float32)
+HALVES = np.linspace(-9, 9, 1999).astype(np.float16)
+TENTH = np.float32(np.float16(0.1))
+"""As a half beside which a tenth stands has it."""
+WIDE = HALVES.astype(np.float32)
 EXTREMES = {
+    "lerp by 1 to something small": (Tensor(np.float32([1e10])).lerp(1.5, 1.0), np.float32([1.5])),
+    "lerp by a tensor": (
+        Tensor(np.float32([1e10, 8])).lerp(Tensor(S), Tensor(np.float32([1, 0.25]))),
+        np.float32([S, 8 - 9.5 / 4]),
+    ),
+    "half plus a number": (Tensor(HALVES) + 0.1, (WIDE + TENTH).astype("f2")),
+    "half less a scalar": (Tensor(HALVES) - Tensor(np.float32(0.1)), (WIDE - TENTH).astype("f2")),
+    "scalar by a half": (Tensor(np.float32(0.1)) * Tensor(HALVES), (TENTH * WIDE).astype("f2")),
+    "half by a scalar": (
+        Tensor(HALVES) * Tensor(np.float32(0.1)),
+        (WIDE * np.float32(0.1)).astype("f2"),
+    ),
+    "half beside a tenth": (Tensor(np.float16([0.1])) == 0.1, np.array([True])),
+    "half beside a whole": (Tensor(np.float16([1])) + Tensor(np.int32([2049])), np.float16([2048])),
+    "halves with alpha": (
+        Tensor(HALVES).add(Tensor(HALVES[::-1].copy()), alpha=0.3),
+        (WIDE + WIDE[::-1] * np.float32(0.3)).astype("f2"),
+    ),
+    "addcmul of halves": (
+        Tensor(HALVES).addcmul(Tensor(HALVES), Tensor(HALVES)),
+        (WIDE + WIDE * WIDE).astype("f2"),
+    ),
     "addcmul in the type of all": (
         Tensor(np.int32([1, 2])).addcmul(Tensor(np.int8(100)), Tensor(np.uint8([3, 200])), value=3),
         np.int32([901, 60002]),
@@ -91,6 +117,14 @@ EXTREMES = {
 @pytest.mark.parametrize("name", EXTREMES)
 def test_ends_of_types_have_the_values_that_pytorch_gives_them(name):
     same(*EXTREMES[name])
+
+
+def test_numpy_reads_a_parameter_as_its_values():
+    layer = tg.nn.Linear(3, 2)
+    layer.load({"weight": X[:2, :3], "bias": X[0, :2]})
+    assert np.asarray(layer.weight).dtype == np.float32
+    assert np.array_equal(np.asarray(layer.weight), X[:2, :3])
+    assert np.asarray(layer.bias, np.float64).dtype == np.float64
 
 
 REFUSED = {

@@ -1138,13 +1138,15 @@ def beside(first: Handle, x: TensorLike, op: str) -> Handle:
 
 
 def floats(op: str, *operands: TensorLike) -> tuple[DType, tuple[Handle, ...]]:
-    """Operands in the float type that all are computed in, and the one of their result."""
+    """Operands in the float type that all are computed in, rounded to the one of their result, and
+    that.
+    """
     lifted = [_operand(x, op) for x in operands]
     kind = ew.result_type(*(x.node if isinstance(x, Handle) else x for x in lifted))
     kind = kind if kind.is_float else F32
     wide = kind.compute
     return kind, tuple(
-        x._as(wide) if isinstance(x, Handle) else Handle.of(ew.constant(x, (), wide, op))
+        x._as(kind)._as(wide) if isinstance(x, Handle) else Handle.of(ew.constant(x, (), wide, op))
         for x in lifted
     )
 

@@ -90,6 +90,10 @@ class Parameter:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.tensor, name)
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """The values of its tensor, as the tensor's."""
+        return self.tensor.__array__(dtype, copy)
+
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         """``array * parameter`` is a tensor."""
         given = (x.tensor if isinstance(x, Parameter) else x for x in inputs)

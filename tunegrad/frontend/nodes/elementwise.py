@@ -4,8 +4,9 @@ happens in.
 An operand is a Node or a Python number. Tensors without dimensions are weaker than those that have
 some, and numbers weaker still: what is weaker has a say only where its category (bool, int, float)
 is higher, so a float with integers gives f32 and an int with bools i64. f16 and bf16 are computed
-in f32 and rounded to be stored. On bools, + and maximum are "or", * and minimum are "and", as in
-numpy.
+in f32 and rounded to be stored; what stands beside them is rounded to them first, but for numbers
+that multiply or divide, as in PyTorch. On bools, + and maximum are "or", * and minimum are "and",
+as in numpy.
 """
 
 from __future__ import annotations
@@ -182,7 +183,7 @@ def compare(name: str, a: Operand, b: Operand) -> Node:
     if name in ("gt", "ge"):
         a, b, name = b, a, {"gt": "lt", "ge": "le"}[name]
     kind = I64 if kind.is_bool and name in ("lt", "le") else kind
-    x, y = _aligned(name, (a, b), kind.compute)
+    x, y = _aligned(name, (a, b), kind)
     if name != "le":
         return graph.elementwise(Op(name), x, y)
     if kind.is_float:
@@ -206,7 +207,7 @@ def where(condition: Node, a: Operand, b: Operand) -> Node:
     shape = broadcast_shapes(
         "where", condition.shape, *(x.shape for x in (a, b) if isinstance(x, Node))
     )
-    x, y = (_to(v, shape, kind.compute, "where") for v in (a, b))
+    x, y = (_to(v, shape, kind, "where") for v in (a, b))
     return graph.cast(graph.elementwise(Op.WHERE, broadcast(condition, shape), x, y), kind)
 
 
@@ -240,17 +241,30 @@ def float_function(op: Op, x: Node) -> Node:
 
 
 def _apply(op: Op, name: str, operands: Sequence[Operand], kind: DType) -> Node:
-    nodes = _aligned(name, operands, kind.compute)
+    nodes = _aligned(name, operands, kind, op in (Op.MUL, Op.DIV, Op.FLOORDIV))
     return graph.cast(graph.elementwise(op, *nodes), kind)
 
 
-def _aligned(name: str, operands: Sequence[Operand], kind: DType) -> list[Node]:
-    """The operands at one shape and one dtype."""
+def _aligned(
+    name: str, operands: Sequence[Operand], kind: DType, factors: bool = False
+) -> list[Node]:
+    """The operands of a result of ``kind`` at one shape, in the dtype that it is computed in.
+
+    ``factors``: numbers, and a second operand without dimensions, are not rounded to f16 or bf16.
+    """
     shape = broadcast_shapes(name, *(x.shape for x in operands if isinstance(x, Node)))
-    return [_to(x, shape, kind, name) for x in operands]
+    return [
+        _to(x, shape, kind.compute if factors and _is_number(x, at) else kind, name)
+        for at, x in enumerate(operands)
+    ]
+
+
+def _is_number(x: Operand, at: int) -> bool:
+    return not isinstance(x, Node) or (at == 1 and not x.shape)
 
 
 def _to(x: Operand, shape: tuple[int, ...], kind: DType, name: str) -> Node:
+    """Rounded to ``kind``, in the dtype that this is computed in."""
     if isinstance(x, Node):
-        return broadcast(graph.cast(x, kind), shape)
-    return constant(x, shape, kind, name)
+        return broadcast(graph.cast(graph.cast(x, kind), kind.compute), shape)
+    return graph.full(representable(x, kind, name), shape, kind.compute)

@@ -55,20 +55,29 @@ bitwise_not = _operator(Handle.__invert__, "bitwise_not", "``~input``.")
 @operation
 def add(input: Handle, other: TensorLike, *, alpha: Scalar = 1) -> Handle:
     """``input + alpha * other``."""
-    return input + (other if alpha == 1 else scaled("add", input, other, alpha))
+    return input + other if alpha == 1 else _sum("add", input, other, alpha)
 
 
 @operation
 def sub(input: Handle, other: TensorLike, *, alpha: Scalar = 1) -> Handle:
     """``input - alpha * other``."""
-    return input - (other if alpha == 1 else scaled("sub", input, other, alpha))
+    return input - other if alpha == 1 else _sum("sub", input, other, alpha, -1)
 
 
 @operation
 def rsub(input: Handle, other: TensorLike, *, alpha: Scalar = 1) -> Handle:
     """``other - alpha * input``."""
     y = beside(input, other, "rsub")
-    return y - scaled("rsub", y, input, alpha)
+    return y - input if alpha == 1 else _sum("rsub", y, input, alpha, -1)
+
+
+def _sum(op: str, input: Handle, other: TensorLike, by: Scalar, sign: int = 1) -> Handle:
+    """``input + sign * by * other``: f16 and bf16 are rounded once."""
+    kind, terms = floats(op, input, beside(input, other, op))
+    if kind.is_half:
+        return (terms[0] + terms[1] * (sign * by))._as(kind)
+    term = scaled(op, input, other, by)
+    return input + term if sign > 0 else input - term
 
 
 def scaled(op: str, input: Handle, other: TensorLike, by: Scalar, name: str = "alpha") -> Handle:
@@ -171,8 +180,15 @@ def copysign(input: Handle, other: TensorLike) -> Handle:
 
 @operation
 def lerp(input: Handle, end: TensorLike, weight: TensorLike) -> Handle:
-    """``input + weight * (end - input)``."""
-    return input + beside(input, weight, "lerp") * (beside(input, end, "lerp") - input)
+    """``input + weight * (end - input)``; from weights of a half on reckoned from the end, which a
+    weight of 1 gives to the bit.
+    """
+    kind, (first, last, part) = floats("lerp", input, end, weight)
+    way = last - first
+    near, far = first + part * way, last - way * (1 - part)
+    if isinstance(weight, int | float):
+        return (near if abs(weight) < 0.5 else far)._as(kind)
+    return where(abs(part) < 0.5, near, far)._as(kind)
 
 
 def _in_one_type(op: str, input: Handle, *others: TensorLike) -> list[Handle]:
@@ -188,6 +204,8 @@ def addcmul(
 ) -> Handle:
     """``input + value * tensor1 * tensor2``."""
     one, two = _in_one_type("addcmul", input, tensor1, tensor2)
+    if one.dtype.is_half:  # which are rounded once
+        return (input._wide() + one._wide() * two._wide() * value)._as(one.dtype)
     return input + scaled("addcmul", input, one * two, value, "value")
 
 
@@ -197,6 +215,8 @@ def addcdiv(
 ) -> Handle:
     """``input + value * tensor1 / tensor2``."""
     one, two = _in_one_type("addcdiv", input, tensor1, tensor2)
+    if one.dtype.is_half:
+        return (input._wide() + one._wide() / two._wide() * value)._as(one.dtype)
     return input + one / two * value
 
 
