@@ -115,6 +115,7 @@ FOUND = {
         )
         for op in ("ReduceSumSquare", "ReduceLogSum", "ReduceL1", "ReduceL2", "ReduceLogSumExp")
     },
+    "Sign of NaN is NaN": of_node(13, "Sign", np.asarray([np.nan, -np.inf, -0.0, 2], "f4")),
     "GroupNormalization of opset 18 is there, though it is deprecated": of_node(
         18, "GroupNormalization", np.arange(24, dtype="f4").reshape(1, 4, 6),
         np.asarray([1.5, 2], "f4"), np.asarray([0.5, 1], "f4"), known=2, num_groups=2,

@@ -179,6 +179,11 @@ def _codes(value: Value) -> Value:
     return codes_of(value) if isinstance(value, np.ndarray) else value
 
 
+def _sign(x: Tensor) -> Tensor:
+    """That of NaN is NaN, unlike PyTorch's."""
+    return where(x != x, x, x.sign()) if x.dtype.is_float else x.sign()
+
+
 _UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     "Abs": Tensor.abs, "Acos": Tensor.acos, "Acosh": Tensor.acosh, "Asin": Tensor.asin,
     "Asinh": Tensor.asinh, "Atan": Tensor.atan, "Atanh": Tensor.atanh,
@@ -186,7 +191,7 @@ _UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     "Erf": Tensor.erf, "Exp": Tensor.exp, "Floor": Tensor.floor, "HardSwish": Tensor.hardswish,
     "IsNaN": Tensor.isnan, "Log": Tensor.log, "Mish": Tensor.mish, "Neg": Tensor.neg,
     "Not": Tensor.logical_not, "Reciprocal": Tensor.reciprocal, "Relu": Tensor.relu,
-    "Round": Tensor.round, "Sigmoid": Tensor.sigmoid, "Sign": Tensor.sign, "Sin": Tensor.sin,
+    "Round": Tensor.round, "Sigmoid": Tensor.sigmoid, "Sign": _sign, "Sin": Tensor.sin,
     "Sinh": Tensor.sinh, "Softsign": Tensor.softsign, "Sqrt": Tensor.sqrt, "Tan": Tensor.tan,
     "Tanh": Tensor.tanh,
 }  # fmt: skip
