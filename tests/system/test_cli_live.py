@@ -101,7 +101,8 @@ def test_search_ticks_through_its_phases_and_keeps_the_best_after_ctrl_c(tmp_pat
             if (found := store.promotions(row["key"], here))
         }
     shown = {row["key"]: row["actions"] for row in report["rows"]}
-    # What follows Ctrl-C has three seconds. On a busy machine they may not settle every winner; then it says so.
+    # What follows Ctrl-C has three seconds. On a busy machine they may not settle every winner;
+    # then it says so.
     if "interrupted before every winner was settled" not in " ".join(screen.text.split()):
         assert promoted == shown
     assert clocks == sorted(set(clocks)), "the clock goes on"

@@ -180,8 +180,9 @@ def copysign(input: Handle, other: TensorLike) -> Handle:
 
 @operation
 def lerp(input: Handle, end: TensorLike, weight: TensorLike) -> Handle:
-    """``input + weight * (end - input)``; from weights of a half on reckoned from the end, which a
-    weight of 1 gives to the bit.
+    """``input + weight * (end - input)``.
+
+    From weights of a half on it is reckoned from the end, which a weight of 1 gives to the bit.
     """
     kind, (first, last, part) = floats("lerp", input, end, weight)
     way = last - first
