@@ -57,13 +57,13 @@ def open_store(
     return _open_reader(resolved, clock, trace)
 
 
-def check_store(path: str | os.PathLike[str], mounts: Path = MOUNTS) -> None:
+def check_store(path: str | os.PathLike[str]) -> None:
     """Raise StoreError, in one line, where a store can not be opened to write, as far as that is
     told without making it. Nothing is written, and no lock is taken.
     """
     if os.fspath(path) == MEMORY:
         return
-    resolved = usable_path(path, write=True, mounts=mounts)
+    resolved = usable_path(path, write=True)
     if resolved.exists():
         open_store(resolved).close()
 

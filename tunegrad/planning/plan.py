@@ -27,7 +27,6 @@ from .expected import expected_attentions, picked
 if TYPE_CHECKING:
     from tunegrad.config import Numerics
     from tunegrad.db import Store
-    from tunegrad.opts import Observer
     from tunegrad.trial import Fingerprint
 
 RULES = "rules"
@@ -91,7 +90,6 @@ def plan_launches(
     here: Fingerprint,
     store: Store | None,
     numerics: Numerics,
-    observe: Observer | None = None,
     news: tuple[New, ...] = (),
 ) -> Planned:
     """The schedule of a prepared graph with all that the store has decided; reads only.
@@ -99,7 +97,7 @@ def plan_launches(
     ``news``: outputs that are written in the memory of inputs. Raises WrongPlan for a plan that
     does not compute that graph.
     """
-    found = _planned(outputs, target, _Stored(target, here, store, numerics), observe, news)
+    found = _planned(outputs, target, _Stored(target, here, store, numerics), news)
     return Planned(found.launches, found.toggles, found.variants, found.cut.images)
 
 
@@ -112,18 +110,17 @@ def planned_as(
     news: tuple[New, ...] = (),
 ) -> LaunchPlan:
     """The plan of a prepared graph by decisions that are known, as ``plan_launches`` names them."""
-    return _planned(outputs, target, _Given(images, toggles, variants), news=news).launches
+    return _planned(outputs, target, _Given(images, toggles, variants), news).launches
 
 
 def _planned(
     outputs: tuple[Node, ...],
     target: Target,
     decisions: Decisions,
-    observe: Observer | None = None,
-    news: tuple[New, ...] = (),
+    news: tuple[New, ...],
 ) -> Plan:
     context = PlanContext(target, decisions, news)
-    plan: Plan = run_passes(PLAN_PASSES, outputs, context, observe)
+    plan: Plan = run_passes(PLAN_PASSES, outputs, context)
     return plan
 
 

@@ -629,10 +629,10 @@ def usable_cores() -> int:
     return max(1, min(len(cores), cpu_limit()))
 
 
-def cpu_limit(group: Path | None = None, membership: Path = Path("/proc/self/cgroup")) -> int:
+def cpu_limit(group: Path | None = None) -> int:
     """Whole CPUs that the cgroup's quota (v2 or v1) allows, rounded up; else the allowed cores."""
     allowed = len(os.sched_getaffinity(0))
-    roots = (group,) if group is not None else tuple(_groups(membership))
+    roots = (group,) if group is not None else tuple(_groups())
     for root in roots:
         quota, period = _read_quota(root)
         if quota > 0 and period > 0:
@@ -640,10 +640,10 @@ def cpu_limit(group: Path | None = None, membership: Path = Path("/proc/self/cgr
     return allowed
 
 
-def _groups(membership: Path) -> list[Path]:
+def _groups() -> list[Path]:
     """Every directory whose quota binds this process: its own group and all above it."""
     found = [_CGROUP, _CGROUP / "cpu"]
-    for line in _read(membership).splitlines():
+    for line in _read(Path("/proc/self/cgroup")).splitlines():
         _, controllers, name = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
             continue
@@ -684,7 +684,7 @@ def cpu_quota(roots: Sequence[Path]) -> str:
 @cache
 def _quota_text() -> str:
     """Read once: a session's rows are of one machine."""
-    return cpu_quota(_groups(Path("/proc/self/cgroup")))
+    return cpu_quota(_groups())
 
 
 @cache

@@ -167,14 +167,9 @@ def missing_operators(graph: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def run_graph(
-    graph_module: Any, inputs: Sequence[Any], attributes: Mapping[str, Any] | None = None
-) -> Any:
+def run_graph(graph_module: Any, inputs: Sequence[Any]) -> Any:
     """Run the graph for these values of its placeholders; return what it returns: tensors, numbers,
     None.
-
-    ``attributes``: tensors of PyTorch by the names that ``get_attr`` asks for; those of the module
-    unless given.
 
     Raises:
         ModelError: an operator that is not there, or that gave another shape than PyTorch's;
@@ -187,7 +182,7 @@ def run_graph(
         if node.op == "placeholder":
             values[node] = next(given)
         elif node.op == "get_attr":
-            values[node] = _attribute(graph_module, node.target, attributes)
+            values[node] = _attribute(graph_module, node.target)
         elif node.op == "output":
             found = _mapped(node.args[0], values)
         else:
@@ -332,13 +327,10 @@ def _mapped(value: Any, values: Mapping[Any, Any]) -> Any:
     return value
 
 
-def _attribute(module: Any, path: str, attributes: Mapping[str, Any] | None) -> Tensor | Complex:
-    if attributes is not None and path in attributes:
-        tensor = attributes[path]
-    else:
-        tensor = module
-        for part in path.split("."):
-            tensor = getattr(tensor, part)
+def _attribute(module: Any, path: str) -> Tensor | Complex:
+    tensor = module
+    for part in path.split("."):
+        tensor = getattr(tensor, part)
     if not hasattr(tensor, "dtype"):
         raise ModelError(f"attribute {path} of the graph is a {type(tensor).__name__}")
     return value_of(tensor, path)

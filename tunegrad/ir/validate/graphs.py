@@ -162,12 +162,15 @@ class GraphValues:
         self.numbers, self.held = numbers, held
         self._known: dict[tuple[object, ...], tuple[Number, At]] = {}
         self._arrays: dict[tuple[object, ...], Array] = {}
+        self._first: set[int] = set()
 
     def _one(self, x: Array) -> Array:
         """The array of these values that was met first: places are told apart by their arrays."""
-        if x.size > 1 << 12:
+        if id(x) in self._first or x.size > 1 << 12:
             return x
-        return self._arrays.setdefault((x.shape, x.tobytes()), x)
+        found = self._arrays.setdefault((x.shape, x.tobytes()), x)
+        self._first.add(id(found))
+        return found
 
     def root(self, n: Node, at: At) -> Number:
         """A node that has memory, by what it is of."""
@@ -364,6 +367,24 @@ def _moved(n: Node, at: At, depth: int) -> At:
 def _reshaped(at: At, shape: tuple[int, ...], src: tuple[int, ...], none: Array) -> At:
     """Positions of equal row-major order; dimensions split together with those they make up."""
     found = [none] * len(src)
+    for here, there in _joined(shape, src):
+        offset: Any = at[here[0]]
+        for d in here[1:]:
+            offset = offset * shape[d] + at[d]
+        for d in there[:-1]:
+            found[d], offset = offset % src[d], offset // src[d]
+        found[there[-1]] = offset
+    return tuple(found)
+
+
+@lru_cache(maxsize=256)
+def _joined(
+    shape: tuple[int, ...], src: tuple[int, ...]
+) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+    """Dimensions of one shape, outer before inner, and those of another that they make up, the
+    innermost first; none of one position.
+    """
+    found = []
     outer = [d for d in range(len(shape)) if shape[d] != 1]
     inner = [d for d in range(len(src)) if src[d] != 1]
     while outer or inner:
@@ -373,10 +394,5 @@ def _reshaped(at: At, shape: tuple[int, ...], src: tuple[int, ...], none: Array)
                 here.append(outer.pop())
             else:
                 there.append(inner.pop())
-        offset: Any = none
-        for d in reversed(here):
-            offset = offset * shape[d] + at[d]
-        for d in there[:-1]:
-            found[d], offset = offset % src[d], offset // src[d]
-        found[there[-1]] = offset
+        found.append((tuple(reversed(here)), tuple(there)))
     return tuple(found)

@@ -259,12 +259,11 @@ def leaf(seed: int, at: Array, dtype: DType) -> Array:
 
 def _integers(h: Array, dtype: DType) -> Array:
     """Integers of all sizes: below 4, 16, 128, any; a quarter of them negative."""
-    size = (h & _U(3)).astype(np.int64)
-    bits = np.array([2, 4, 7, dtype.bits - 2])[size]
-    span = np.int64(1) << np.minimum(bits, 62)
-    x = (h >> _U(2)).astype(np.int64) % span
+    spans = 1 << np.array([2, 4, 7, dtype.bits - 2])
+    size = (h & _U(3)).view(np.int64)
+    x = (h >> _U(2)).view(np.int64) & (spans - 1)[size]
     if dtype.signed:
-        x = x - (span >> 2)
+        x -= (spans >> 2)[size]
     return np.asarray(x.astype(dtype.numpy))
 
 

@@ -199,15 +199,12 @@ def sketch_attention(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Act
         kinds += levels.each(Upcast, *names[1:])
     outer = [a.name for a in kernel.axes if a is not query and a.extent > 1]
     outer += [block[0]] if block[0] else []
-    order: list[Action] = []
-    if block[0] and len(outer) > 1 and query is not kernel.axes[-1]:
-        order = [Reorder(tuple(outer))]  # blocks of one head after another: they share keys
     threads = on_threads(outer, levels, target, ask)
     registers = [x for x in block[1:] if levels.extent(x) > 1]
     staged = _queries_staged(kernel, query, outer, registers, ask)
     rows = prod(levels.extent(x) for x in registers)
     kept = keep_hints(kernel, target, ask, rows)
-    return (*levels.actions, *order, *kinds, *threads, *staged, *kept)
+    return (*levels.actions, *kinds, *threads, *staged, *kept)
 
 
 def _queries(kernel: Kernel) -> Axis | None:
