@@ -277,12 +277,16 @@ def drawn(model: Model, seed: int = 0) -> tuple[dict[str, Array], Array, Array]:
 
 
 class Whole(tg.nn.Module):
-    """A model and its loss as a module of (x, y), whose parameters are the drawn ones."""
+    """A model and its loss as a module of (x, y), whose parameters are the drawn ones. Profiles and
+    races of whole steps draw such, too: wider ones leave denormals behind a softmax.
+    """
 
     def __init__(self, model: Model, parameters: dict[str, Array]) -> None:
         self.of = model
         for name, value in parameters.items():
-            setattr(self, name, tg.nn.Parameter(*value.shape))
+            spread = float(value.std())
+            mean = 0.0 if spread else float(value.mean())
+            setattr(self, name, tg.nn.Parameter(*value.shape, mean=mean, spread=spread))
 
     def forward(self, x: Any, y: Any) -> Any:
         """The loss."""
