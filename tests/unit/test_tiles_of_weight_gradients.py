@@ -120,6 +120,7 @@ def test_a_weight_gradient_of_a_product_has_panels() -> None:
         text = Space(product(256, 256, 1024, crossed=True), target).defaults()[0].text
         assert f"tile(axis=ra, size={K_BLOCK})" in text
     assert "axis=ra" not in Space(product(256, 256, 1024), AVX512).defaults()[0].text
+    assert "axis=ra" not in Space(product(256, 256, 512, crossed=True), _TWO).defaults()[0].text
 
 
 def test_rows_of_a_crossed_operand_are_no_streams() -> None:

@@ -651,6 +651,7 @@ class Products(Defaults):
         o = self.operands
         return (
             o.row is not None and self.run is None and not self._apart
+            and o.steps * _LINE > o.target.l1_bytes
             and any(
                 x.stride(o.row.name) == 1 and (x.stride(o.longest.name) or 0) * _ITEM >= _LINE
                 for x in o.found if not x.depends(o.lane.name)
