@@ -4,6 +4,7 @@ reads mirrored.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from math import prod
@@ -19,6 +20,7 @@ from variant_builders import FACTORS, UNIT, constant, kernel_of, only, ran
 
 import tunegrad as tg
 from benchmarks.hand_schedules import AVX512
+from tunegrad import devices
 from tunegrad.db import open_store
 from tunegrad.devices.host.facts import fingerprint, host_target
 from tunegrad.errors import WrongPlan
@@ -26,16 +28,19 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.expr import Expr, Load, Op, nodes, rebuild
 from tunegrad.ir.fusion import LaunchPlan, schedule
 from tunegrad.ir.index import as_index
-from tunegrad.ir.kernel import Store
+from tunegrad.ir.kernel import Kernel, Store
+from tunegrad.ir.target import Target
 from tunegrad.ir.validate import validated, validation
 from tunegrad.ir.variants import match_conv3x3, parts_of, rewrite, variants_of
 from tunegrad.ir.verify.kernel import verify_kernel
-from tunegrad.planning import allowed, expected
+from tunegrad.planning import allowed, expected, variant_s
+from tunegrad.planning.expected import least_s
 
 Array = NDArray[Any]
 Image = tuple[int, int, int, int]
 
 SERVER = replace(AVX512, threads=1)
+TARGETS = SERVER, replace(AVX512, threads=16), devices.open("null:sm_90a").target
 BOTH = ["winograd2", "winograd4"]
 OUTPUTS = 5
 IMAGES: dict[str, Image] = {
@@ -217,3 +222,43 @@ def test_compiled_kernels_agree_with_the_interpreter(
     assert len(step.report()) == 4
     wanted = ran(plan, {"x": x, "w": w}, as_float64=True)
     assert abs(step(x, w) - wanted).max() <= FACTORS[variant] * UNIT * 9 * wide
+
+
+SIZES: dict[str, tuple[Image, int]] = {
+    "few channels": ((1, 3, 32, 24), 4),
+    "many channels": ((1, 64, 7, 7), 64),
+    "large": ((2, 32, 48, 40), 32),
+    "a remainder": ((3, 5, 9, 31), 7),
+}
+
+
+def sized(name: str) -> Kernel:
+    image, outputs = SIZES[name]
+    x, w = Tensor.input("x", image), Tensor.input("w", (outputs, image[1], 3, 3))
+    return kernel_of(only(x.conv2d(w, padding=1)))
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=["cpu", "cpu16", "gpu"])
+@pytest.mark.parametrize("name", SIZES)
+def test_a_variant_takes_at_least_what_is_known_before_it_is_made(
+    name: str, target: Target
+) -> None:
+    kernel = sized(name)
+    found = [v for v in allowed(kernel, "contract") if v.startswith("winograd")]
+    for v in (*found, *BOTH):
+        assert 0.0 < least_s(kernel, v, target) <= variant_s(kernel, v, target)
+
+
+def test_kernels_of_a_variant_that_can_not_pay_are_not_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = list[str]()
+
+    def counted(kernel: Kernel, variant: str) -> tuple[Kernel, ...]:
+        made.append(variant)
+        return parts_of(kernel, variant)
+
+    monkeypatch.setattr(sys.modules["tunegrad.planning.expected"], "parts_of", counted)
+    assert expected(sized("few channels"), SERVER) == "direct"
+    assert set(made) == {"direct"}
+    assert least_s(sized("large"), "direct", SERVER) == 0.0

@@ -18,6 +18,7 @@ from tunegrad.ir.variants import (
     channels_last,
     exact,
     in_halves,
+    least_work,
     match_conv3x3,
     on_floats,
     parts_of,
@@ -219,8 +220,30 @@ def expected(kernel: Kernel, target: Target, numerics: Numerics = "contract") ->
     names = allowed(kernel, numerics)
     names = tuple(v for v in names if runs_on(v, target))
     whole = [v for v in names if not splits_k(v) and (exact(v) or _known_to_pay(kernel, target))]
-    best = min(whole, key=lambda v: (model(kernel, v, target), v != DIRECT))
+    best, best_s = DIRECT, model(kernel, DIRECT, target) if whole != [DIRECT] else 0.0
+    for v in whole:
+        if v == DIRECT or (model is variant_s and least_s(kernel, v, target) >= best_s):
+            continue
+        seconds = model(kernel, v, target)
+        if seconds < best_s:
+            best, best_s = v, seconds
     return (clearly_faster_split(kernel, names, target) or best) if best == DIRECT else best
+
+
+def least_s(kernel: Kernel, variant: str, target: Target) -> float:
+    """Seconds, no more than ``variant_s`` says, without the kernels of a variant: 0 but for
+    Winograd's of weights that vary, whose launches and tiles in memory a small image never pays.
+    """
+    if not (variant.startswith("winograd") and _weights_vary(kernel)):
+        return 0.0
+    flops, nbytes = least_work(kernel, variant)
+    rate = max(target.flops_per_s(), kernel_flops_per_s(kernel, target))
+    moved_s = nbytes / target.rates.cache_bytes_per_s
+    return _WINOGRAD_LAUNCHES * target.rates.launch_s + flops / rate + moved_s
+
+
+_WINOGRAD_LAUNCHES = 4
+"""Weights, tiles of the image, products, tiles of the result."""
 
 
 def _known_to_pay(kernel: Kernel, target: Target) -> bool:
@@ -228,6 +251,7 @@ def _known_to_pay(kernel: Kernel, target: Target) -> bool:
     return not target.has_work_items or not _weights_vary(kernel)
 
 
+@memoized()
 def _weights_vary(kernel: Kernel) -> bool:
     """True if the kernel is a convolution whose weights Winograd has to transform at every run."""
     conv = match_conv3x3(kernel)

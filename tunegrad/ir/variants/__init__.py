@@ -14,11 +14,19 @@ from .rewrite import (
     variants_of,
 )
 from .split import CHUNKS, Split, reads_rows, split, split_k, splits_of, splits_of_k
-from .winograd import TILES, Conv3x3, Winograd, match_bytes3x3, match_conv3x3, winograd
+from .winograd import (
+    TILES,
+    Conv3x3,
+    Winograd,
+    least_work,
+    match_bytes3x3,
+    match_conv3x3,
+    winograd,
+)
 
 __all__ = [
     "CHUNKS", "DIRECT", "TILES", "ChannelsLast", "Conv3x3", "Split", "Widened", "Winograd",
-    "channels_last", "exact", "floats", "halves", "in_halves",
+    "channels_last", "exact", "floats", "halves", "in_halves", "least_work",
     "match_bytes3x3", "match_conv3x3", "multiplies_bytes", "on_floats", "parts_of", "reads_rows",
     "rewrite", "runs_on", "split", "split_k", "splits_k", "splits_of", "splits_of_k",
     "variants_of", "winograd",

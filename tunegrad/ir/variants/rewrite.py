@@ -60,6 +60,7 @@ _weights: WeakValueDictionary[object, ConstData] = WeakValueDictionary()
 """Transformed weights by what they are made of, while a schedule has them: tunes ask again."""
 
 
+@memoized()
 def variants_of(kernel: Kernel) -> tuple[str, ...]:
     """The variants that compute what ``kernel`` does, "direct" first; alone if a fence fixes it."""
     names = [DIRECT]

@@ -37,6 +37,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tunegrad.errors import InternalError
 from tunegrad.lazy import dataclass
 
 from ..dtypes import F32, I8, I8X4, I32, U8, DType
@@ -361,6 +362,23 @@ def winograd(kernel: Kernel, conv: Conv3x3, m: int) -> Winograd:
     finish, args = _finish(kernel, conv, m, batch, ty, tx, positions)
     weights = None if conv.constant else _weights(kernel, conv, m, c, o)
     return Winograd(m, weights, transform, product, finish, args, conv)
+
+
+def least_work(kernel: Kernel, variant: str) -> tuple[int, int]:
+    """Operations of the product of a variant, and bytes of what its other kernels write and read:
+    tiles of the image, of the result, and weights that vary.
+    """
+    conv = match_conv3x3(kernel)
+    if conv is None:
+        raise InternalError(f"kernel {kernel.name} is no convolution that {variant} computes")
+    m = int(variant.removeprefix("winograd"))
+    extents = {a.name: a.extent for a in kernel.all_axes()}
+    rows, columns = extents[conv.rows], extents[conv.columns]
+    c, o = extents[conv.channels], extents[conv.outputs]
+    tiles = kernel.points // (rows * columns * o) * -(-rows // m) * -(-columns // m)
+    weights = 0 if conv.constant else c * o
+    positions = (m + 2) ** 2
+    return 2 * positions * tiles * c * o, 4 * positions * (tiles * (c + o) + weights)
 
 
 def _transform(
