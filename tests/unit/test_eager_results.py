@@ -19,6 +19,7 @@ import pytest
 
 import tunegrad as tg
 from tests.graph_builders import entered
+from tunegrad.devices import Engine
 from tunegrad.devices.host.team import Team
 from tunegrad.frontend import handle
 from tunegrad.frontend.nodes import tracing
@@ -26,6 +27,7 @@ from tunegrad.frontend.nodes.indexing import only_where
 from tunegrad.inference import realizing
 from tunegrad.ir import graph
 from tunegrad.ir.expr import Op
+from tunegrad.ir.kernel import Kernel
 
 _A = np.arange(12, dtype=np.float32).reshape(3, 4) - 5
 _B = np.arange(8, dtype=np.float32).reshape(4, 2) / 3
@@ -365,6 +367,33 @@ def test_quick_code_of_a_first_run_gives_what_full_code_gives(
     assert not set(quick) & realizing._first
     for _ in range(3):
         assert run() == first
+
+
+@pytest.mark.parametrize(("name", "asked"), [("sum", 1), ("gelu", 0)])
+def test_a_first_run_asks_for_default_schedules_of_sums_alone(
+    name: str, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without sums the loops as they are give the same bits, so the second run asks for them."""
+    monkeypatch.setattr(realizing, "_calls", {})
+    monkeypatch.setattr(realizing, "_plans", OrderedDict())
+    monkeypatch.setattr(handle, "_RESULTS", {})
+    found, default = list[str](), realizing._default
+
+    def counted(kernel: Kernel, engine: Engine) -> str:
+        found.extend([kernel.name] if "23x" in kernel.name else [])
+        return default(kernel, engine)
+
+    monkeypatch.setattr(realizing, "_default", counted)
+    x = np.ones((23, 37 + asked), np.float32)
+
+    def run() -> None:
+        (tg.Tensor(x).sum(1) if name == "sum" else tg.nn.functional.gelu(tg.Tensor(x))).numpy()
+
+    run()
+    assert len(found) == asked
+    run()
+    realizing.LATER.wait()
+    assert found
 
 
 def test_much_work_has_full_code_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

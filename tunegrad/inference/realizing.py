@@ -15,6 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from tunegrad.inference.choosing import choices, engine_of, process_compiler
 from tunegrad.ir import graph
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.rewrites import rewritten
-from tunegrad.lazy import logger
+from tunegrad.lazy import logger, sha256
 from tunegrad.runtime import Runner
 
 if TYPE_CHECKING:
@@ -252,9 +253,10 @@ def _default_plan(nodes: tuple[Node, ...], *, in_full: bool = False) -> Runner:
     threads = 1 if _work(nodes) <= _FEW else allowed_threads()
     compiler, engine = process_compiler(), engine_of(devices.host_device(threads))
     device = engine.device
-    kept = compiler.plan(graph_key(nodes, device), nodes, device)
+    key = graph_key(nodes, device)
+    kept = compiler.plan(key, nodes, device)
     if kept is None:
-        kept, device = _made(nodes, engine, in_full=in_full)
+        kept, device = _made(nodes, key, engine, in_full=in_full)
     codes = {
         key: compiler.code(kernel, kept.schedules[key], engine, device)
         for key, (kernel, _) in kept.plan.kernels().items()
@@ -262,40 +264,57 @@ def _default_plan(nodes: tuple[Node, ...], *, in_full: bool = False) -> Runner:
     return Runner(kept.plan, codes, engine, guards=kept.guards)
 
 
-def _made(nodes: tuple[Node, ...], engine: Engine, *, in_full: bool) -> tuple[KeptPlan, Device]:
+def _made(
+    nodes: tuple[Node, ...], key: str | None, engine: Engine, *, in_full: bool
+) -> tuple[KeptPlan, Device]:
     """The plan of a graph that this machine has no full code of, and what compiles it: the engine's
-    device, or a quick one for little work. Plans are kept for other processes.
+    device, or a quick one for little work. Plans are kept for other processes, by ``key`` and by
+    one of quick code.
     """
     compiler, device = process_compiler(), engine.device
     hasty = devices.host_device(device.target.threads, opt_level=0)
-    key = graph_key(nodes, hasty)
-    quick = compiler.plan(key, nodes, hasty)
-    if quick is not None:
-        full = replace(quick, schedules=quick.decided, decided=None)
-    else:
-        full = _planned(nodes, engine)
-        kernels = full.plan.kernels().items()
-        work = sum(n * (k.flops + sum(p.size for p in k.params)) for _, (k, n) in kernels)
-        if not in_full and work <= _LITTLE_WORK:
-            rolled = {name: _rolled(k, full.schedules[name], hasty) for name, (k, _) in kernels}
-            quick = replace(full, schedules=rolled, decided=full.schedules)
-            compiler.keep(key, quick, nodes, hasty)
+    quick_key = None if key is None else sha256(f"{key} {hasty.compiler()}".encode()).hexdigest()
+    quick = compiler.plan(quick_key, nodes, hasty)
+    found = quick or _launches(nodes, engine)
+    kernels = {name: kernel for name, (kernel, _) in found.plan.kernels().items()}
+    decided: dict[str, str] = dict(found.decided or {})
+
+    def default(name: str) -> str:
+        """A default schedule, found once."""
+        if name not in decided:
+            decided[name] = _default(kernels[name], engine)
+        return decided[name]
+
+    if quick is None and not in_full:
+        work = sum(n * _work_of(k) for k, n in found.plan.kernels().values())
+        if work <= _LITTLE_WORK:
+            rolled = {n: _rolled(k, partial(default, n), hasty) for n, k in kernels.items()}
+            quick = replace(found, schedules=rolled, decided=decided)
+            compiler.keep(quick_key, quick, nodes, hasty)
     if quick is not None and not in_full:
         _first.add(nodes)
         return quick, hasty
-    compiler.keep(graph_key(nodes, device), full, nodes, device)
+    full = replace(found, schedules={n: default(n) for n in kernels}, decided=None)
+    compiler.keep(key, full, nodes, device)
     return full, device
 
 
-def _rolled(kernel: Kernel, schedule: str, device: Device) -> str:
-    """A schedule with less code, in which each sum has the same order: none, for a little kernel
-    whose sums it leaves as they are, else rows and columns in loops in place of registers, where
-    that is legal.
+def _work_of(kernel: Kernel) -> int:
+    """Operations and elements of a kernel."""
+    return kernel.flops + sum(p.size for p in kernel.params)
+
+
+def _rolled(kernel: Kernel, default: Callable[[], str], device: Device) -> str:
+    """The default schedule with less code, in which each sum has the same order: none, for a little
+    kernel whose sums it leaves as they are, else rows and columns in loops in place of registers,
+    where that is legal. A little kernel without sums is not asked for its default.
     """
     from tunegrad.opts import Schedule, Upcast
 
     if kernel.fixed:
-        return schedule
+        return default()
+    little = _work_of(kernel) <= _SCALAR_WORK
+    schedule = default() if kernel.reduces or not little else ""
     actions = Schedule.parse(schedule).actions
     sums = tuple(a.name for r in kernel.reduces for a in r.folds)
     unrolled = {getattr(x, "axis") for x in actions if x.name == "unroll"}  # noqa: B009
@@ -312,15 +331,14 @@ def _rolled(kernel: Kernel, schedule: str, device: Device) -> str:
     def is_of_sum(x: Action) -> bool:
         return str(getattr(x, "axis", "")).rstrip("0123456789") in sums
 
-    work = kernel.flops + sum(p.size for p in kernel.params)
-    if work <= _SCALAR_WORK and all(map(leaves, actions)):
+    if little and all(map(leaves, actions)):
         made = Schedule(())
     else:
         made = Schedule(tuple(x for x in actions if not isinstance(x, Upcast) or is_of_sum(x)))
     with suppress(IllegalAction, CandidateFailure):
         process_compiler().program_hash(kernel, made, device)
         return made.text
-    return schedule
+    return default()
 
 
 def _in_order(folds: Sequence[Axis], unrolled: Collection[str]) -> bool:
@@ -332,16 +350,24 @@ def _in_order(folds: Sequence[Axis], unrolled: Collection[str]) -> bool:
 
 def _planned(nodes: tuple[Node, ...], engine: Engine) -> KeptPlan:
     """The plan of a graph that no process of this machine has planned yet, by default schedules."""
+    found = _launches(nodes, engine)
+    kernels = found.plan.kernels().items()
+    return replace(found, schedules={n: _default(k, engine) for n, (k, _) in kernels})
+
+
+def _launches(nodes: tuple[Node, ...], engine: Engine) -> KeptPlan:
+    """Such a plan, whose kernels have no schedules yet."""
     from tunegrad.ir.validate import validated_guards
     from tunegrad.planning import plan_launches, prepared
 
-    device, compiler = engine.device, process_compiler()
-    here, target = device.fingerprint(), device.target
+    device = engine.device
     outputs, guards = validated_guards(nodes)
-    ready = prepared(outputs, "contract", target)
-    plan = plan_launches(ready, target, here, None, "contract").plan
-    schedules = {
-        key: next(choices(kernel, device, here, None, "default", compiler)).actions
-        for key, (kernel, _) in plan.kernels().items()
-    }
-    return KeptPlan(plan, schedules, guards)
+    ready = prepared(outputs, "contract", device.target)
+    plan = plan_launches(ready, device.target, device.fingerprint(), None, "contract").plan
+    return KeptPlan(plan, {}, guards)
+
+
+def _default(kernel: Kernel, engine: Engine) -> str:
+    device, compiler = engine.device, process_compiler()
+    found = choices(kernel, device, device.fingerprint(), None, "default", compiler)
+    return next(found).actions
