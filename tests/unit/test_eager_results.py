@@ -562,3 +562,24 @@ def test_result_that_lies_in_another_order_does_so_each_time() -> None:
         result = tg.einsum("bij,ik->bkj", x, y)
         result.reshape(-1)[0] = 9.0
         np.testing.assert_array_equal(result.numpy(), np.full((2, 5, 4), 3.0, np.float32))
+
+
+def test_a_part_that_was_read_before_is_not_worked_out_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of an array; a write to it is seen, and another part is another one."""
+    made, shrink = list[object](), graph.shrink
+
+    def counted(node: graph.Node, limits: tuple[tuple[int, int], ...]) -> graph.Node:
+        made.append(limits)
+        return shrink(node, limits)
+
+    monkeypatch.setattr(graph, "shrink", counted)
+    x = tg.Tensor(_A)
+    for _ in range(3):
+        np.testing.assert_array_equal(x[1].numpy(), _A[1])
+    assert len(made) == 1
+    np.testing.assert_array_equal(x[2].numpy(), _A[2])
+    x += 1
+    np.testing.assert_array_equal(x[1].numpy(), _A[1] + 1)
+    assert len(made) == 3

@@ -17,9 +17,10 @@ node. Decision 0118.
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from math import prod
 from types import MappingProxyType
@@ -61,7 +62,7 @@ class Aliased(Handle):
     undecided: bool
 
     def __init__(self, source: Handle, move: Callable[..., Node], args: tuple[Any, ...]) -> None:
-        self.made, self.held = move(source.node, *args), source.bindings
+        self.made, self.held = _moved(source.node, move, args), source.bindings
         self.source, self.step, self.leaf, self.pending = source, (move, args), None, None
         self.undecided, self.root = False, source
         if isinstance(source, Aliased):
@@ -112,6 +113,22 @@ class Aliased(Handle):
         self.settle()
         inner = type(self)(self.source, *self.step)
         self.__init__(inner, move, args)  # type: ignore[misc]
+
+
+def _moved(node: Node, move: Callable[..., Node], args: tuple[Any, ...]) -> Node:
+    """``move(node, *args)``. Of known arrays, whose nodes are names, the last ones are kept: parts
+    that are read in turns are not worked out anew.
+    """
+    first = node.srcs[0] if node.op in graph.MOVEMENT else node
+    if first.op is graph.GraphOp.INPUT and type(first.arg) is str:
+        with suppress(TypeError):  # of a list
+            return _kept(node, move, args)
+    return move(node, *args)
+
+
+@functools.lru_cache(maxsize=256)
+def _kept(node: Node, move: Callable[..., Node], args: tuple[Any, ...]) -> Node:
+    return move(node, *args)
 
 
 def root_of(x: Handle) -> Handle:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tunegrad.ir.fusion import EXPENSIVE, Edge, Fusion, LaunchPlan
 from tunegrad.ir.graph import Node
 from tunegrad.ir.index import Index
-from tunegrad.ir.kernel import Axis, Kernel, Reduce, loads, memoized, operations
+from tunegrad.ir.kernel import Axis, Kernel, Reduce, memoized, operations
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import (
     DIRECT,
@@ -119,7 +119,7 @@ def _kernel_s(kernel: Kernel, target: Target) -> float:
 def _sides(kernel: Kernel) -> tuple[int, int]:
     """Results along what the first factor follows alone, and along what the second does."""
     (reduce,) = kernel.reduces
-    one, other = (x.index for s, x in loads(kernel) if s is reduce)
+    one, other = (x.index for s, x in kernel.loads if s is reduce)
 
     def follows(index: tuple[Index, ...], axis: Axis) -> bool:
         return any(axis.name in i.names() for i in index)
@@ -291,7 +291,7 @@ def _one_pass_s(kernel: Kernel, target: Target) -> float:
 def _bytes(kernel: Kernel) -> int:
     """Bytes of what each parameter's loads reach: the last rows of a long one are few."""
     most = {p.name: p.nbytes if p.role == "out" else 0 for p in kernel.params}
-    for stage, x in loads(kernel):
+    for stage, x in kernel.loads:
         extents = {a.name: a.extent for a in (*kernel.axes, *stage.axes)}
         names = set().union(*(i.names() for i in x.index))
         most[x.param] += prod(extents[n] for n in names) * x.dtype.itemsize
@@ -332,7 +332,7 @@ def _crossing(kernel: Kernel, target: Target) -> float:
     lanes = target.lanes(4)
     empty = -(-row.extent // lanes) * lanes / row.extent
     steps = [
-        i.coefficient(row.name) for _, x in loads(kernel) for i in x.index if row.name in i.names()
+        i.coefficient(row.name) for _, x in kernel.loads for i in x.index if row.name in i.names()
     ]
     return empty * (1.1 if all(s == 1 for s in steps) else 2.0)
 
