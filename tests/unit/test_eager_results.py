@@ -19,7 +19,8 @@ import pytest
 
 import tunegrad as tg
 from tests.graph_builders import entered
-from tunegrad.devices import Engine
+from tunegrad.compiling import Compiler
+from tunegrad.devices import Device
 from tunegrad.devices.host.team import Team
 from tunegrad.frontend import handle
 from tunegrad.frontend.nodes import tracing
@@ -377,13 +378,13 @@ def test_a_first_run_asks_for_default_schedules_of_sums_alone(
     monkeypatch.setattr(realizing, "_calls", {})
     monkeypatch.setattr(realizing, "_plans", OrderedDict())
     monkeypatch.setattr(handle, "_RESULTS", {})
-    found, default = list[str](), realizing._default
+    found, default = list[str](), Compiler.default
 
-    def counted(kernel: Kernel, engine: Engine) -> str:
+    def counted(self: Compiler, kernel: Kernel, device: Device) -> str:
         found.extend([kernel.name] if "23x" in kernel.name else [])
-        return default(kernel, engine)
+        return default(self, kernel, device)
 
-    monkeypatch.setattr(realizing, "_default", counted)
+    monkeypatch.setattr(Compiler, "default", counted)
     x = np.ones((23, 37 + asked), np.float32)
 
     def run() -> None:

@@ -7,9 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tunegrad.ir import expr
 from tunegrad.ir.dtypes import F32
-from tunegrad.ir.expr import Load
-from tunegrad.ir.fusion.axes import conditions, merge_axes, split_axes
+from tunegrad.ir.expr import Expr, Load
+from tunegrad.ir.fusion.axes import all_indices, conditions, merge_axes, split_axes, uses
 from tunegrad.ir.index import Index, Range, Valid
 from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.kernel import Axis, Kernel, Param, Store
@@ -44,3 +45,18 @@ def test_masked_store_stays_masked(name: str) -> None:
 def test_conditions_name_those_of_stores() -> None:
     _, kernel = CASES["merge"]
     assert [str(v) for v in conditions(kernel) if not v.always] == [str(kernel.stores[0].valid)]
+
+
+def test_an_expression_of_a_kernel_is_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    walked, leaves = list[Expr](), expr.distinct_leaves
+
+    def counted(x: Expr) -> list[Expr]:
+        walked.append(x)
+        return leaves(x)
+
+    monkeypatch.setattr("tunegrad.ir.kernel.distinct_leaves", counted)
+    kernel = masked((A, B), A.index * 6 + B.index, (A.index, B.index))
+    assert [*all_indices(kernel)]
+    assert [*uses(kernel)]
+    assert [*conditions(kernel)]
+    assert len(walked) == 1

@@ -28,7 +28,7 @@ from tunegrad.config import allowed_threads
 from tunegrad.errors import CandidateFailure, IllegalAction
 from tunegrad.forks import ForkSafeLock, in_child
 from tunegrad.frontend import Tensor, joined
-from tunegrad.inference.choosing import choices, engine_of, process_compiler
+from tunegrad.inference.choosing import engine_of, process_compiler
 from tunegrad.ir import graph
 from tunegrad.ir.graph import GraphOp, Node
 from tunegrad.ir.rewrites import rewritten
@@ -282,7 +282,7 @@ def _made(
     def default(name: str) -> str:
         """A default schedule, found once."""
         if name not in decided:
-            decided[name] = _default(kernels[name], engine)
+            decided[name] = compiler.default(kernels[name], device)
         return decided[name]
 
     if quick is None and not in_full:
@@ -351,8 +351,8 @@ def _in_order(folds: Sequence[Axis], unrolled: Collection[str]) -> bool:
 def _planned(nodes: tuple[Node, ...], engine: Engine) -> KeptPlan:
     """The plan of a graph that no process of this machine has planned yet, by default schedules."""
     found = _launches(nodes, engine)
-    kernels = found.plan.kernels().items()
-    return replace(found, schedules={n: _default(k, engine) for n, (k, _) in kernels})
+    kernels, default = found.plan.kernels().items(), process_compiler().default
+    return replace(found, schedules={n: default(k, engine.device) for n, (k, _) in kernels})
 
 
 def _launches(nodes: tuple[Node, ...], engine: Engine) -> KeptPlan:
@@ -365,9 +365,3 @@ def _launches(nodes: tuple[Node, ...], engine: Engine) -> KeptPlan:
     ready = prepared(outputs, "contract", device.target)
     plan = plan_launches(ready, device.target, device.fingerprint(), None, "contract").plan
     return KeptPlan(plan, {}, guards)
-
-
-def _default(kernel: Kernel, engine: Engine) -> str:
-    device, compiler = engine.device, process_compiler()
-    found = choices(kernel, device, device.fingerprint(), None, "default", compiler)
-    return next(found).actions

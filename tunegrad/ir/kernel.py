@@ -48,6 +48,7 @@ from .expr import (
     Load,
     Op,
     Value,
+    distinct_leaves,
     equal,
     loads_in,
     names_of,
@@ -225,6 +226,9 @@ class Kernel:
     _loads: tuple[tuple[Stage, Load], ...] = field(
         default=(), init=False, repr=False, compare=False
     )
+    _leaves: tuple[tuple[Stage, tuple[Expr, ...]], ...] = field(
+        default=(), init=False, repr=False, compare=False
+    )
 
     def __hash__(self) -> int:
         return hash((self.params, self.axes, len(self.stages), self.fixed))
@@ -284,6 +288,14 @@ class Kernel:
                 self, "_loads", found
             )  # once: every action that stages, every sample asks
         return self._loads
+
+    @property
+    def leaves(self) -> tuple[tuple[Stage, tuple[Expr, ...]], ...]:
+        """The ``distinct_leaves`` of every stage."""
+        if not self._leaves:
+            found = tuple((s, tuple(distinct_leaves(s.expr))) for s in self.stages)
+            object.__setattr__(self, "_leaves", found)  # once: each step of a plan asks
+        return self._leaves
 
     @property
     def points(self) -> int:

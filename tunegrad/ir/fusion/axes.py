@@ -14,12 +14,12 @@ from tunegrad.lazy import dataclass
 
 from ..expr import (
     Apply,
-    Cast,
     Expr,
     IndexValue,
     Inside,
     Load,
     Value,
+    distinct_leaves,
     leaves,
     nodes,
     rebuild,
@@ -71,11 +71,6 @@ def rewritten(
     return replace(k, axes=replaced(k.axes), stages=tuple(stages))
 
 
-def distinct_leaves(x: Expr) -> list[Expr]:
-    """The leaves of an expression, left to right, shared parts once."""
-    return [node for node in nodes(x) if not isinstance(node, Apply | Cast)]
-
-
 def stages_read(x: Expr) -> set[str]:
     """The stages whose values an expression has."""
     return {node.stage for node in nodes(x) if node.__class__ is Value}
@@ -83,10 +78,10 @@ def stages_read(x: Expr) -> set[str]:
 
 def conditions(k: Kernel) -> Iterator[Valid]:
     """The conditions of a kernel: of its stores, of its loads, and those it computes with."""
-    return _conditions((s, distinct_leaves(s.expr)) for s in k.stages)
+    return _conditions(k.leaves)
 
 
-def _conditions(stages: Iterable[tuple[Stage, list[Expr]]]) -> Iterator[Valid]:
+def _conditions(stages: Iterable[tuple[Stage, tuple[Expr, ...]]]) -> Iterator[Valid]:
     for s, found in stages:
         if isinstance(s, Store):
             yield s.valid
@@ -95,11 +90,11 @@ def _conditions(stages: Iterable[tuple[Stage, list[Expr]]]) -> Iterator[Valid]:
 
 def uses(k: Kernel) -> Iterator[tuple[str, tuple[Index, ...]]]:
     """The index tuples that parameters are read and written at."""
-    return _uses((s, distinct_leaves(s.expr)) for s in k.stages)
+    return _uses(k.leaves)
 
 
 def _uses(
-    stages: Iterable[tuple[Stage, list[Expr]]],
+    stages: Iterable[tuple[Stage, tuple[Expr, ...]]],
 ) -> Iterator[tuple[str, tuple[Index, ...]]]:
     for s, found in stages:
         if isinstance(s, Store):
@@ -109,7 +104,7 @@ def _uses(
 
 def all_indices(k: Kernel) -> Iterator[Index]:
     """The indices of a kernel, those in conditions too."""
-    stages = [(s, distinct_leaves(s.expr)) for s in k.stages]
+    stages = k.leaves
     for _, index in _uses(stages):
         yield from index
     for _, found in stages:
@@ -236,7 +231,7 @@ class _Facts:
         groups = [{a.name: a for a in g} for g in (k.axes, *(s.axes for s in k.stages))]
         bound = {n for v in conditions(k) for n in v.names()}
         bound |= {a.name for r in k.reduces for a in r.row}
-        read = (x for s in k.stages for x in distinct_leaves(s.expr) if isinstance(x, Value))
+        read = (x for _, found in k.leaves for x in found if isinstance(x, Value))
         bound |= {n for x in read for i in x.index for n in i.names()}
         return _Facts(
             kernel=k,
@@ -508,7 +503,7 @@ def _ordered(k: Kernel) -> Kernel:
     stages = tuple(replace(s, axes=_own_by_mention(s)) for s in k.stages)
     k = replace(k, axes=_by_mention(k.axes, k.stores[0].index), stages=stages)
     names = [s.param for s in k.stores]
-    names += [x.param for s in k.stages for x in distinct_leaves(s.expr) if isinstance(x, Load)]
+    names += [x.param for _, found in k.leaves for x in found if isinstance(x, Load)]
     params = {p.name: p for p in k.params}
     for i in all_indices(k):
         for e in i.elements():
