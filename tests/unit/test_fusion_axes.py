@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -48,13 +48,14 @@ def test_conditions_name_those_of_stores() -> None:
 
 
 def test_an_expression_of_a_kernel_is_walked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    walked, leaves = list[Expr](), expr.distinct_leaves
+    walked, nodes = list[Expr](), expr.nodes
 
-    def counted(x: Expr) -> list[Expr]:
+    def counted(x: Expr) -> Iterator[Expr]:
         walked.append(x)
-        return leaves(x)
+        return nodes(x)
 
-    monkeypatch.setattr("tunegrad.ir.kernel.distinct_leaves", counted)
+    for user in ("kernel", "fusion.axes"):
+        monkeypatch.setattr(f"tunegrad.ir.{user}.nodes", counted)
     kernel = masked((A, B), A.index * 6 + B.index, (A.index, B.index))
     assert [*all_indices(kernel)]
     assert [*uses(kernel)]

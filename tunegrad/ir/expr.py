@@ -253,11 +253,6 @@ def nodes(x: Expr) -> Iterator[Expr]:
             stack.append(node.x)
 
 
-def distinct_leaves(x: Expr) -> list[Expr]:
-    """The leaves of an expression, left to right, shared parts once."""
-    return [node for node in nodes(x) if not isinstance(node, Apply | Cast)]
-
-
 def equal(x: Expr, y: Expr) -> bool:
     """``x == y``, where shared parts are compared once."""
     stack, seen = [(x, y)], set[tuple[int, int]]()

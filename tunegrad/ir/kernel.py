@@ -48,7 +48,6 @@ from .expr import (
     Load,
     Op,
     Value,
-    distinct_leaves,
     equal,
     loads_in,
     names_of,
@@ -291,9 +290,12 @@ class Kernel:
 
     @property
     def leaves(self) -> tuple[tuple[Stage, tuple[Expr, ...]], ...]:
-        """The ``distinct_leaves`` of every stage."""
+        """Each stage and its expression's leaves, left to right, shared parts once."""
         if not self._leaves:
-            found = tuple((s, tuple(distinct_leaves(s.expr))) for s in self.stages)
+            found = tuple(
+                (s, tuple(x for x in nodes(s.expr) if not isinstance(x, Apply | Cast)))
+                for s in self.stages
+            )
             object.__setattr__(self, "_leaves", found)  # once: each step of a plan asks
         return self._leaves
 

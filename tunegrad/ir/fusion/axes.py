@@ -14,12 +14,12 @@ from tunegrad.lazy import dataclass
 
 from ..expr import (
     Apply,
+    Cast,
     Expr,
     IndexValue,
     Inside,
     Load,
     Value,
-    distinct_leaves,
     leaves,
     nodes,
     rebuild,
@@ -69,6 +69,11 @@ def rewritten(
             index, valid = index_of(s.param, s.index), s.valid.substitute(env)
             stages.append(replace(s, index=index, expr=expr, axes=replaced(s.axes), valid=valid))
     return replace(k, axes=replaced(k.axes), stages=tuple(stages))
+
+
+def distinct_leaves(x: Expr) -> list[Expr]:
+    """The leaves of an expression, left to right, shared parts once."""
+    return [node for node in nodes(x) if not isinstance(node, Apply | Cast)]
 
 
 def stages_read(x: Expr) -> set[str]:

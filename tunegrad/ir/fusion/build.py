@@ -33,7 +33,6 @@ from ..expr import (
     Load,
     Op,
     Value,
-    distinct_leaves,
     names_of,
     rebuild,
     rebuilder,
@@ -81,14 +80,16 @@ def is_attention(k: Kernel) -> bool:
     first = {scores.name}
 
     def reads_row(s: Stage) -> bool:
-        return any(isinstance(x, Value) and x.stage in first for x in distinct_leaves(s.expr))
+        return any(
+            isinstance(x, Value) and x.stage in first for x in kernel_axes.distinct_leaves(s.expr)
+        )
 
     return (
         [r.rows > 0 for r in k.reduces] == [True, False, False, True]
         and (top.op, total.op) == (Op.MAX, Op.ADD)
         and sums_products(scores)
         and sums_products(values)
-        and not any(isinstance(x, Value) for x in distinct_leaves(scores.expr))
+        and not any(isinstance(x, Value) for x in kernel_axes.distinct_leaves(scores.expr))
         and all(map(reads_row, (top, total, values)))
     )
 
@@ -126,7 +127,7 @@ def _factors(x: Expr) -> list[tuple[Op, Expr]]:
 
 def _is_constant(x: Expr) -> bool:
     """True if an expression is made of results with one value a point, and of numbers."""
-    leaves = tuple(distinct_leaves(x))
+    leaves = tuple(kernel_axes.distinct_leaves(x))
     return any(isinstance(y, Value) for y in leaves) and all(
         isinstance(y, Const) or (isinstance(y, Value) and not y.index) for y in leaves
     )
@@ -816,7 +817,9 @@ def _met_by_itself(x: Apply) -> list[str]:
     """The parameters that both factors of a product read, each at its own indices."""
     if x.op not in PRODUCTS:
         return []
-    left, right = ({leaf for leaf in distinct_leaves(a) if isinstance(leaf, Load)} for a in x.args)
+    left, right = (
+        {leaf for leaf in kernel_axes.distinct_leaves(a) if isinstance(leaf, Load)} for a in x.args
+    )
     if left & right:
         return []
     return sorted({load.param for load in left} & {load.param for load in right})
@@ -875,7 +878,7 @@ def _with_own(store: Store, own: tuple[Axis, ...], number: int) -> Store:
 def expr_names(x: Expr, values: dict[str, set[str]]) -> set[str]:
     """Axes an expression depends on, also through the reductions in ``values``."""
     found: set[str] = set()
-    for leaf in distinct_leaves(x):
+    for leaf in kernel_axes.distinct_leaves(x):
         found |= names_of(leaf)
         if isinstance(leaf, Value):
             found |= values[leaf.stage]
