@@ -150,6 +150,10 @@ what is less than its normal numbers.
 """
 
 _OFTEN = 64
+_MEETINGS = 128
+"""Places where special elements of all parameters meet, an eighth of all at most. At 31 of them two
+are the same infinity in some 90 of 100 sets, at 128 in all but one of 3,000.
+"""
 
 _TABLE = 1 << 16
 """Numbers are picked from that many, in memory form: so that 16 random bits are one number."""
@@ -257,6 +261,7 @@ def draw(param: Parameter, rng: np.random.Generator, how: Draw | None = None) ->
         count = max(3, values.size // _OFTEN) if how.level == 0 else how.spoiled
         values[rng.integers(0, values.size, count)] = np.resize(_not_finite(kind), count)
         if how.level == 0:  # so that they meet
+            count = max(count, min(_MEETINGS, values.size // 8))
             at = np.random.default_rng(values.size).integers(0, values.size, count)
             meeting = np.concatenate([_not_finite(kind)[:6], stored(_ZEROS, kind)])
             values[at] = rng.choice(meeting, count)
