@@ -31,6 +31,7 @@ from torch.utils._pytree import tree_leaves
 
 import tunegrad as tg
 from tests import fuzzing
+from tests.api_fuzzer import ENDS
 
 __all__ = [
     "OPERATIONS", "ROUNDINGS", "Case", "Program", "Rounded", "case_of", "differs", "doors", "draw",
@@ -69,10 +70,11 @@ class Program:
 
 @dataclass(frozen=True)
 class Case:
-    """A program and tensors to call it with."""
+    """A program and tensors to call it with; results of ``extreme`` ones are equal."""
 
     program: Program
     inputs: tuple[Tensor, ...]
+    extreme: bool = False
 
     @property
     def writes(self) -> bool:
@@ -682,11 +684,31 @@ _SHAPES = [
 ]  # fmt: skip
 
 
-def _input(r: Rng, seed: int) -> Tensor:
+EXTREME = [
+    "relu", "abs", "neg", "square", "relu6", "hardtanh", "add", "sub", "mul", "maximum",
+    "minimum", "add_number", "compare", "masked_fill", "clamp", "amax", "amin", "sort",
+    "topk", "argmax", "any", "reshape", "permute", "transpose", "flip", "roll", "slice",
+    "select", "unsqueeze", "squeeze", "expand", "repeat", "tile", "contiguous",
+    "channels_last", "chunk", "windows", "diagonal", "tril", "triu", "pixel_shuffle", "pad",
+    "pad_edges", "cat", "cat_ones", "cat_zeros", "stack", "index_select", "gather", "by_mask",
+    "max_pool2d", "adaptive_max_pool2d", "to_double", "to_half", "to_bfloat16", "float",
+    "set_first", "write_view", "relu_", "set_mask",
+]  # fmt: skip
+"""Operations that are exact of NaN, infinities and the ends of types. Left out is what C leaves
+undefined, floats as integers beyond these.
+"""
+EXTREMES = 0.25
+"""Share of modules that are extreme."""
+
+
+def _input(r: Rng, seed: int, extreme: bool = False) -> Tensor:
     shape = list(r.choice(_SHAPES))
     if shape and r.random() < 0.06:
         shape[r.randrange(len(shape))] = 0
     drawn = torch.Generator().manual_seed(seed)
+    if extreme:
+        ends = torch.tensor(ENDS["float"], dtype=torch.float32)
+        return ends[torch.randint(0, len(ends), shape, generator=drawn)]
     if r.random() < 0.12:
         return torch.randint(0, 9, shape, generator=drawn)
     kind = r.random()
@@ -700,14 +722,17 @@ def _input(r: Rng, seed: int) -> Tensor:
     return x
 
 
-def draw(rng: Rng, most: int = 9) -> Case:
-    """A program of up to ``most`` steps that runs in PyTorch, with finite values throughout."""
+def draw(rng: Rng, most: int = 9, extremes: float = 0.0) -> Case:
+    """A program of up to ``most`` steps that runs in PyTorch, with finite values throughout. A share
+    of ``extremes`` has exact operations alone, of the ends of types.
+    """
+    extreme = extremes > 0 and rng.random() < extremes
     count = rng.randint(1, 2)
-    inputs = tuple(_input(rng, rng.randrange(1 << 30)) for _ in range(count))
+    inputs = tuple(_input(rng, rng.randrange(1 << 30), extreme) for _ in range(count))
     values: list[Tensor] = [t.clone() for t in inputs]
     steps: list[Step] = []
-    wanted, names = rng.randint(1, most), list(OPERATIONS)
-    writes = rng.random() < 0.05
+    wanted, names = rng.randint(1, most), EXTREME if extreme else list(OPERATIONS)
+    writes = rng.random() < 0.05 and not extreme
     for _ in range(40 * most):
         if len(steps) == wanted:
             break
@@ -726,7 +751,7 @@ def draw(rng: Rng, most: int = 9) -> Case:
         if name == "write_input" and places[0] >= count:
             continue
         step = Step(name, places, args)
-        found = _ran(step, [values[i] for i in places])
+        found = _ran(step, [values[i] for i in places], extreme)
         if found is not None:
             steps.append(step)
             values.append(found)
@@ -734,10 +759,10 @@ def draw(rng: Rng, most: int = 9) -> Case:
     ends = [count + i for i in range(len(steps)) if count + i not in read] or [0]
     if rng.random() < 0.3 and len(steps) > 2:
         ends.append(rng.randrange(count, count + len(steps)))
-    return Case(Program(count, tuple(steps), tuple(dict.fromkeys(ends))), inputs)
+    return Case(Program(count, tuple(steps), tuple(dict.fromkeys(ends))), inputs, extreme)
 
 
-def _ran(step: Step, given: Sequence[Tensor]) -> Tensor | None:
+def _ran(step: Step, given: Sequence[Tensor], extreme: bool = False) -> Tensor | None:
     """The value of a step; None where it does not fit after all."""
     alone = Program(len(given), (replace(step, inputs=tuple(range(len(given)))),), (len(given),))
     with torch.no_grad(), warnings.catch_warnings():
@@ -746,12 +771,11 @@ def _ran(step: Step, given: Sequence[Tensor]) -> Tensor | None:
             (found,) = Drawn(alone)(*given)
         except (RuntimeError, ValueError, IndexError, AssertionError):
             return None
-    fits = (
-        isinstance(found, Tensor)
-        and found.numel() <= _MOST
-        and bool(found.float().isfinite().all())
+    fits = isinstance(found, Tensor) and found.numel() <= _MOST
+    tame = fits and (
+        extreme or (bool(found.float().isfinite().all()) and float(found.float().abs().sum()) < 1e7)
     )
-    return found if fits and float(found.float().abs().sum()) < 1e7 else None
+    return found if tame else None
 
 
 # ---- comparing
@@ -773,12 +797,12 @@ def _gaps(a: Tensor, b: Tensor) -> Tensor:
     return (a.double() - b.double()).abs().nan_to_num(torch.inf, torch.inf).masked_fill(same, 0)
 
 
-def _far(got: Tensor, want: Tensor, slack: Tensor | float = 0.0) -> str:
+def _far(got: Tensor, want: Tensor, slack: Tensor | float = 0.0, exact: bool = False) -> str:
     if got.dtype != want.dtype or got.shape != want.shape:
         return f"{got.dtype} {tuple(got.shape)} for {want.dtype} {tuple(want.shape)}"
     size, allowed = want.double().abs(), torch.as_tensor(slack, dtype=torch.float64)
     finite = size.isfinite()
-    if want.dtype.is_floating_point and bool(finite.any()):
+    if want.dtype.is_floating_point and bool(finite.any()) and not exact:
         rms = size[finite].square().mean().sqrt()
         allowed = allowed + 2e-3 * (size + rms) + 1e-5
     off = _gaps(got, want)
@@ -963,7 +987,7 @@ def _held(
 
     def said(other: Sequence[Tensor], slack: Sequence[Tensor | float]) -> str:
         for place, (a, b, more) in enumerate(zip(got, other, slack, strict=False)):
-            if far := _far(a, b, more):
+            if far := _far(a, b, more, case.extreme):
                 return f"call {turn + 1}, value {place}: {far}"
         return ""
 
@@ -1078,7 +1102,7 @@ def _pruned(case: Case, program: Program) -> Case:
         for i in steps
     )
     made = Program(len(inputs), kept, tuple(place[o] for o in program.outputs))
-    return Case(made, tuple(case.inputs[i] for i in inputs))
+    return replace(case, program=made, inputs=tuple(case.inputs[i] for i in inputs))
 
 
 def _without(case: Case, step: int) -> Iterator[Case]:
@@ -1096,7 +1120,8 @@ def _without(case: Case, step: int) -> Iterator[Case]:
             steps.append(replace(s, inputs=tuple(place[k] for k in s.inputs)))
             place[program.count + i] = program.count + len(steps)
     made = Program(program.count + 1, tuple(steps), tuple(place[o] for o in program.outputs))
-    yield _pruned(Case(made, (*case.inputs, value.detach().clone())), made)
+    given = (*case.inputs, value.detach().clone())
+    yield _pruned(replace(case, program=made, inputs=given), made)
 
 
 # ---- what was drawn together
@@ -1109,9 +1134,9 @@ def pairs_of(program: Program) -> Counter[tuple[str, str]]:
 
 
 def case_of(rng: Rng) -> Case:
-    """A case to be run: drawn again where no step fits."""
+    """A case to be run, extreme or not: drawn again where no step fits."""
     while True:
-        case = draw(rng)
+        case = draw(rng, extremes=EXTREMES)
         if case.program.steps:
             return case
 
@@ -1125,7 +1150,7 @@ def doors(case: Case, place: int) -> tuple[str, ...]:
     """
     if case.writes or place % 6 not in (0, 3):
         return ("frozen",) if place % 6 == 2 else ("compile",)
-    if place % 6 and any(s.name == "topk" for s in case.program.steps):
+    if place % 6 and (case.extreme or any(s.name == "topk" for s in case.program.steps)):
         return ("compile",)
     return ("train",) if place % 6 else ("compile", "from_torch")
 
