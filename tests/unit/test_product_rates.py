@@ -86,6 +86,7 @@ def test_a_plan_reckons_with_the_unit(dtype):
 def test_pairs_are_multiplied_by_vectors_and_faster_by_tiles():
     vectors = declared(DOT)
     tiles = declared(replace(DOT, units=(AMX_BF16,), features=(*DOT.features, "+amx-tile")))
-    assert vectors.rates.speedup("bf16x2") == tiles.rates.speedup("bf16x2") == 2
+    assert vectors.rates.speedup("bf16x2") == 2
+    assert tiles.rates.speedup("bf16x2") == 0.5  # as Intel's do; the tiles are for them
     assert tiles.rates.speedup(AMX_BF16.name) == 16
     assert vectors.rates.speedup(AMX_BF16.name) == 1
