@@ -429,7 +429,7 @@ class Tiles:
 
         Where registers hold all of them, they are loaded before the first product: a core whose
         other thread is busy has no spare registers to rename tiles to, and its loads wait for the
-        products before them. 2 x 2 tiles took 0.9 of the time so, and 1.0 on a core of its own.
+        products before them. Alone, convolutions took 0.96 of the time so, and products 1.00.
         """
         k = self.loops.unit.shape[2]
         sides = dict(self._operands())
