@@ -202,7 +202,8 @@ class Keep(Action):
 
 @dataclass(frozen=True, slots=True)
 class Prefetch(Action):
-    """Asks, with every vector load of a parameter, for the line ``distance`` bytes further on.
+    """Asks, with every vector load of a parameter or of its packed copy, for the line ``distance``
+    bytes further on.
 
     It pays where memory is read faster than the hardware looks ahead.
 

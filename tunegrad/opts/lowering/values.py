@@ -372,7 +372,7 @@ class Values:
             valid = fix_valid(valid, here)
             if (self.stage, x.param) not in self.plans:
                 valid = self._active(valid, offset, active)
-            ahead = self.ahead.get(buffer, 0)
+            ahead = self.ahead.get(x.param, 0)
             return b.load(buffer, fix(offset, here), valid, x.dtype, self.lane, self.lanes, ahead)
         if isinstance(x, Apply):
             given = x.args

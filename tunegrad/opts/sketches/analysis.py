@@ -5,7 +5,7 @@ and decisions about memory traffic.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import field
 from math import prod
 from typing import TypeVar, cast
@@ -278,10 +278,18 @@ def balance(extent: int, threads: int) -> float:
 
 
 _DISTANCES = (0, 256, 512, 1024, 4096)
+PAGE = 4096
+"""Bytes after which the sets of a first cache come round, and at which its prefetcher ends."""
 
 
 def memory_hints(
-    kernel: Kernel, target: Target, ask: Recorder, *, partial: bool = False, row_bytes: int = 0
+    kernel: Kernel,
+    target: Target,
+    ask: Recorder,
+    *,
+    partial: bool = False,
+    row_bytes: int = 0,
+    packed: Collection[str] = (),
 ) -> list[Action]:
     """Streaming stores of outputs and prefetches of inputs where the last-level cache does not hold
     all of them.
@@ -289,7 +297,7 @@ def memory_hints(
     By default nothing is prefetched: what the hardware asks for is enough, and more costs
     bandwidth. ``partial``: the outputs hold partial sums, which are read again. ``row_bytes``: of
     an input that is read row by row in several stages; while one row is computed on, the next one
-    may come into the first cache.
+    may come into the first cache. ``packed``: constants that ``ahead_of`` is asked about.
     """
     actions: list[Action] = []
     sizes = once(kernel, "bytes", lambda: [p.nbytes for p in kernel.params])
@@ -305,11 +313,28 @@ def memory_hints(
             can = target.can_stream and not partial
             if can and ask.pick(f"stream.{p.name}", [False, True], past):
                 actions.append(Stream(p.name))
+        elif p.name in packed:
+            continue
         elif target.can_prefetch and (nbytes > target.cached_bytes // 2 or row_bytes):
             near = next((i for i, d in enumerate(_DISTANCES) if d >= row_bytes), 0)
             ahead = ask.pick(f"prefetch.{p.name}", _DISTANCES, near)
             actions += [Prefetch(p.name, ahead)] if ahead else []
     return actions
+
+
+def ahead_of(x: Access, target: Target, ask: Recorder) -> list[Prefetch]:
+    """Asks how far ahead of the vectors of a packed constant the lines behind are asked for.
+
+    Its copy is one stream, and a tile takes it faster than memory brings it; prefetchers start
+    anew at each page. By default a page ahead, where the operand takes a good part of a core's own
+    cache. Products of ResNet-18 and of an encoder with weights that lay in no cache: 1.03 to 1.5
+    times as fast, in the second cache 1.0 (two threads of a Xeon).
+    """
+    if not target.can_prefetch:
+        return []
+    usual = _DISTANCES.index(PAGE) if x.nbytes > target.l2_bytes // 4 else 0
+    ahead = ask.pick(f"prefetch.{x.param}", _DISTANCES, usual)
+    return [Prefetch(x.param, ahead)] if ahead else []
 
 
 def keep_hints(

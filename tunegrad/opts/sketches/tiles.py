@@ -20,10 +20,12 @@ from ..actions import Action, Reorder, Stage, Thread, Unroll, Upcast, Vectorize
 from ..decisions import Recorder
 from ..staging import MAX_SCRATCH_BYTES
 from .analysis import (
+    PAGE,
     Access,
     Levels,
     accesses,
     accesses_of_terms,
+    ahead_of,
     axis_of,
     balance,
     blocks,
@@ -1125,9 +1127,6 @@ def _default(
     return next((places.index(p) for p in wanted if p in places), 0)
 
 
-_PAGE = 4096
-"""Bytes after which the sets of a first cache come round, and at which its prefetcher ends."""
-
 _MISS = 8
 """Cycles that a step waits for a line that the first cache had no room for: tiles of 4 x 2, 4 x 3
 and 6 x 2 took 7.9, 8.7 and 8.2 a step; what computes for longer was no faster with a copy.
@@ -1144,7 +1143,7 @@ def _is_dense(o: Operands, x: Access, reduce: Axis) -> bool:
     0.87; vectors of 32 bytes 0.98 to 1.02 and 0.96.
     """
     step = x.stride(reduce.name) or 0
-    near = 4 * step * o.kernel.param(x.param).dtype.itemsize < 3 * _PAGE
+    near = 4 * step * o.kernel.param(x.param).dtype.itemsize < 3 * PAGE
     return 0 < step < 2 * o.lane.extent and near
 
 
@@ -1155,7 +1154,7 @@ def _misses(o: Operands, x: Access, tile: tuple[int, int]) -> bool:
     if not o.reduces:
         return False
     step = (x.stride(o.longest.name) or 0) * o.kernel.param(x.param).dtype.itemsize
-    places = _PAGE // gcd(_PAGE, step)
+    places = PAGE // gcd(PAGE, step)
     far = places == 1 or x.nbytes >= o.target.l2_bytes
     short = tile[0] * tile[1] < _MISS * o.target.fmas_per_cycle
     return (
@@ -1255,7 +1254,9 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
     copied = {s.param for s in stages}
     padded = any(x.masked and x.param in copied for x in operands.found)
     steps = unrolled(defaults, nest, levels, tile[0] * tile[1], padded, ask)
-    hints = memory_hints(kernel, target, ask, partial=bool(nest.k))
+    packed = {s.param for s in stages if s.at == "load"}
+    hints = [hint for x in operands.found if x.param in packed for hint in ahead_of(x, target, ask)]
+    hints += memory_hints(kernel, target, ask, partial=bool(nest.k), packed=packed)
     return (*actions, *_registers(nest, levels), *steps, *threads, *stages, *hints)
 
 
