@@ -28,6 +28,7 @@ from tunegrad.opts.sketches.tiles import (
     defaults_of,
     operands_of,
 )
+from tunegrad.render.llvm import render_llvm
 
 SERVER = replace(AVX512, fmas_per_cycle=2, l1_bytes=48 << 10, l2_bytes=2 << 20, l3_bytes=480 << 20)
 NARROW = replace(
@@ -285,3 +286,15 @@ def test_threads_share_out_points_of_a_batch_that_are_small_or_that_copy_an_oper
     a, b = Tensor.input("a", (12, 256, 64)), Tensor.input("b", (12, 64, 64))
     assert shared_out(kernel(a @ b)) == "b"
     assert shared_out(kernel(a @ b.transpose(1, 2))) == "a"
+
+
+@pytest.mark.parametrize(("columns", "asked"), [(64, False), (512, True)])
+def test_packed_weights_that_take_much_of_a_cache_are_asked_for_a_page_ahead(
+    columns: int, asked: bool
+) -> None:
+    weights = Tensor.constant(np.ones((1024, columns), np.float32))
+    made = kernel(Tensor.input("x", (64, 1024)) @ weights)
+    schedule = Space(made, SERVER).defaults()[0]
+    assert ("distance=4096" in schedule.text) == asked
+    code = render_llvm(Space(made, SERVER).lower(schedule), SERVER)
+    assert ("call void @llvm.prefetch" in code) == asked, "of the copy, where the tiles read"
