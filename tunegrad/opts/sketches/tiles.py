@@ -1255,9 +1255,9 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
     padded = any(x.masked and x.param in copied for x in operands.found)
     steps = unrolled(defaults, nest, levels, tile[0] * tile[1], padded, ask)
     packed = {s.param for s in stages if s.at == "load"}
-    hints = [hint for x in operands.found if x.param in packed for hint in ahead_of(x, target, ask)]
-    hints += memory_hints(kernel, target, ask, partial=bool(nest.k), packed=packed)
-    return (*actions, *_registers(nest, levels), *steps, *threads, *stages, *hints)
+    ahead = [a for x in operands.found if x.param in packed for a in ahead_of(x, target, ask)]
+    hints = memory_hints(kernel, target, ask, partial=bool(nest.k), packed=packed)
+    return (*actions, *_registers(nest, levels), *steps, *threads, *stages, *ahead, *hints)
 
 
 def defaults_of(operands: Operands) -> Defaults:
