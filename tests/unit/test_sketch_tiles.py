@@ -172,17 +172,39 @@ def test_panels_are_as_long_as_caches_allow(l2: int, l3: int, fmas: int, steps: 
 
 @pytest.mark.parametrize(
     ("threads", "l2", "vectors"),
-    [(1, 1 << 20, 3), (2, 1 << 20, 2), (2, 1 << 21, 4)],
+    [(1, 1 << 21, 3), (2, 1 << 21, 2), (2, 3 << 20, 4)],
 )
 def test_tiles_split_evenly_over_threads_and_their_panel_stays_in_the_second_cache(
     threads: int, l2: int, vectors: int
 ) -> None:
-    """Of 512 channels, 11 panels of three vectors are no even work for two; four take 1.1 MiB."""
+    """Of 512 channels, 11 panels of three vectors are no even work for two; four take 1.1 MiB, which
+    is more than half of a cache of two.
+    """
     w = Tensor.constant(np.ones((512, 512, 3, 3), np.float32))
     image = Tensor.input("x", (1, 14, 14, 512)).permute(0, 3, 1, 2)
     y = image.conv2d(w, stride=2, padding=1).permute(0, 2, 3, 1).contiguous()
     target = replace(SERVER, l2_bytes=l2, threads=threads)
     assert defaults(y, target).tiles()[0][1] == vectors
+
+
+@pytest.mark.parametrize(
+    ("registers", "tile", "steps"),
+    [(32, (6, 4), 4), (32, (8, 3), 4), (32, (14, 2), 1), (16, (5, 2), 4), (16, (4, 3), 1)],
+)
+def test_steps_of_a_product_are_written_out_where_registers_are_left(
+    registers: int, tile: tuple[int, int], steps: int
+) -> None:
+    """LLVM loads four neighbours at once: 14 x 2 of 32 registers has none for two of the next step."""
+    product = X @ Tensor.input("w", (2048, 512))
+    assert defaults(product, replace(SERVER, registers=registers)).unroll(tile, 2048) == steps
+    assert defaults(product, replace(SERVER, registers=registers)).unroll(tile, 2047) == 1
+    assert defaults(product, AVX512).unroll(tile, 2048) == 1
+
+
+def test_tile_has_few_instructions_where_two_multiply_adds_start() -> None:
+    """6 x 4 has 35 for 24 multiply-adds, 14 x 2 has 48 for 28."""
+    product = Tensor.input("x", (784, 512)) @ Tensor.constant(np.ones((512, 256), np.float32))
+    assert defaults(product, SERVER).tiles()[0] == (6, 4)
 
 
 def test_padded_image_is_copied_where_taps_are_many_and_two_multiply_adds_start() -> None:

@@ -293,6 +293,10 @@ class Defaults(ABC):
         """The block of the longest reduce axis; 0 is none."""
         return 0
 
+    def unroll(self, tile: tuple[int, int], extent: int) -> int:  # noqa: ARG002
+        """How many steps of the last reduce axis are written out, of those that divide ``extent``."""
+        return 1
+
     def order(self, forms: Sequence[str]) -> str:  # noqa: ARG002
         """The order of the outer loops: lanes outermost where they have much to read, at one point
         of a batch.
@@ -332,6 +336,16 @@ they do, and what fewer take longer: of two a cycle, 10 took the time of 10.7 an
 
 _STEP = 0.02
 """Cost of a tile's further row or vector besides its arithmetic, in multiply-adds: ties only."""
+
+_ISSUED = 0.25
+"""What its load adds to that on a core that starts two multiply-adds a cycle: loads take what is left
+of the instructions that start then, half as many beside another thread of the core. Beside one, steps
+of 14 x 2, 8 x 3 and 6 x 4, with 1.7, 1.5 and 1.45 instructions for a multiply-add, took 1.00, 0.93
+and 0.88 of the time; alone 1.00, 0.98 and 0.97.
+"""
+
+_FEW_REGISTERS = 16
+"""Of so many, tiles of twelve sums leave none to choose by: 4 x 3 took 1.02 of the time of 6 x 2."""
 
 _MOST_ROWS = (*range(1, 17), 20, 24, 28)
 
@@ -416,13 +430,15 @@ def fold_ranked(s: Sweep) -> tuple[tuple[int, int], int]:
 def _sweep_cost(s: Sweep, tile: tuple[int, int], fold: int) -> float:
     """Time for all tiles in multiply-adds of a vector; a load takes as long as one."""
     flight, far = max(_IN_FLIGHT, _LATENCY * s.fmas), s.far if tile[1] > s.near else 0.0
+    issued = _ISSUED if s.fmas > 1 and s.registers > _FEW_REGISTERS else 0.0
     total = 0.0
     for (high, again), (wide, uses), (cols, times) in product(
         _parts(s.above, fold), _parts(max(1, s.rows), tile[0]), _parts(s.vectors, tile[1])
     ):
         rows = high * wide
         late = _LATE * (rows * cols < _STEADY * s.fmas)
-        busy = max(rows * cols + late, rows + cols, flight, cols * far)
+        own = rows * cols + issued * (rows + cols)
+        busy = max(own + late, rows + cols, flight, cols * far)
         total += again * uses * times * (busy + _STEP * (rows + cols))
     lanes = -(-s.vectors // tile[1])
     loops = (-(-s.rows // tile[0]), lanes, *s.others, -(-s.above // fold))
@@ -451,6 +467,12 @@ _BODY = 1024
 such a tile and its tails has fewer instructions than are allowed (``opts.passes``).
 """
 
+_UNROLLED = 128
+"""Multiply-adds of the last reduce loop that are written out by default, at most."""
+
+_NEIGHBOURS = 4
+"""Loads of vectors side by side that LLVM puts one behind the other."""
+
 _TURN = 40
 """Multiply-adds of a turn, at most, whose loop is written out with it. Of windows over three
 channels, turns of 36 took 0.69 to 0.94 of the time so, and turns of 48 to 84 1.04 to 1.31.
@@ -472,11 +494,14 @@ def taps_of(o: Operands) -> tuple[str, ...]:
     )
 
 
-def _by_taps(o: Operands, taps: Sequence[str]) -> bool:
-    """True if rows are one tap apart. In steps of two, taps left as loops took 0.96 to 1.01 of the
-    time of those written out with vectors of 32 bytes, and an image copied with its padding 0.98
-    to 1.03.
+def _written(o: Operands, taps: Sequence[str]) -> bool:
+    """True if taps are written out: rows are one tap apart, and no halves are made that taps left
+    as loops share. A window in steps of two has padding at one end alone: taps left as loops took
+    0.96 to 1.01 of the time of those written out with vectors of 32 bytes, and an image copied with
+    its padding 0.98 to 1.03.
     """
+    if o.target.fmas_per_cycle == 1 or o.widened:
+        return False
     row = "" if o.row is None else o.row.name
     return any(x.masked and x.stride(row) == x.stride(t) for x in o.found for t in taps)
 
@@ -506,9 +531,7 @@ def unrolled(
     if window and ask.pick("window", [False, True], int(not o.reused)):
         return [Unroll(x) for x in steps]
     taps = [] if padded else [x for x in steps[:-1] if x in defaults.taps]
-    # taps written out would share halves; a window in steps of two has padding at one end alone
-    whole = o.target.fmas_per_cycle == 1 or o.widened or not _by_taps(o, taps)
-    if bool(taps) and ask.pick("taps", [True, False], int(whole)):
+    if bool(taps) and ask.pick("taps", [True, False], int(not _written(o, taps))):
         return [Unroll(x) for x in taps]
     last = [x for x in steps[-1:] if x == nest.reduces[-1] and x in short]
     last = [x for x in last if tile * o.terms * levels.extent(x) <= _BODY]
@@ -567,7 +590,7 @@ class Products(Defaults):
         above = 1 if o.above is None else o.above.extent
         taken = (o.lane, o.row, o.strip, o.above)
         others = tuple(a.extent for a in o.kernel.axes if a not in taken)
-        held = max(1, t.l2_bytes // (4 * o.width * (self._block() or o.steps)))
+        held = max(1, t.l2_bytes // (2 * 4 * o.width * (self._block() or o.steps)))
         return Sweep(
             o.rows, above, o.vectors, o.registers, ways, near, far, t.fmas_per_cycle, parts, held,
             t.threads, others, _shares_lanes(o),
@@ -606,6 +629,28 @@ class Products(Defaults):
         beside = self.operands.steps / self.operands.longest.extent
         return 1 + nearest([round(beside * n) for n in sizes[1:]], steps)
 
+    def unroll(self, tile: tuple[int, int], extent: int) -> int:
+        """Four, of a core with two multiply-adds a cycle, unless taps are written out: a loop has
+        four instructions besides those of a step, which are some 35. Not where a tile leaves too
+        few registers for the loads of the next step that LLVM moves up, to make four neighbours:
+        sums of 14 x 2 (of 32 registers) and of 4 x 3 (of 16) were spilled then, and took 1.35 and
+        1.6 of the time. Nor where an operand's copy turns it in registers, which takes as many
+        steps as a vector has lanes: scores of attention, in fours, took 1.23 of the time.
+        """
+        o, (rows, vectors) = self.operands, tile
+        spare = o.registers - rows * vectors - (1 + o.widened) * (vectors + 1)
+        turned = any(
+            x.role != "const"
+            and x.stride(o.longest.name) == 1
+            and x.stride(o.lane.name) not in (0, 1)
+            for x in o.found
+        )
+        alone = o.target.fmas_per_cycle == 1 or turned or _written(o, self.taps)
+        if alone or spare < -vectors % _NEIGHBOURS:
+            return 1
+        most = _UNROLLED // (rows * vectors * o.terms)
+        return next((n for n in (4, 2) if n <= most and extent % n == 0), 1)
+
     @property
     def taps(self) -> tuple[str, ...]:
         """Of a padded window."""
@@ -625,17 +670,25 @@ class Products(Defaults):
     def _near_vectors(self) -> int:
         """Vectors across a tile whose panel of the lanes' operand the first cache holds.
 
-        As many as there are where the second cache keeps up, with one multiply-add a cycle; and
-        where taps are masked: a window's rows read the same inputs again, and many rows in a tile
-        would put padding into most tiles. Rows of a weight's gradient are channels.
+        As many as there are where the second cache keeps up, with one multiply-add a cycle. Where
+        taps are masked, as many as it feeds in a tile that fills the registers: a window's rows
+        read the same inputs again, and many rows in a tile would put padding into most tiles. Rows
+        of a weight's gradient are channels.
         """
         o = self.operands
-        masked = any(x.masked for x in o.found) and not self._apart
-        if o.target.fmas_per_cycle == 1 or masked:
+        if o.target.fmas_per_cycle == 1:
             return o.target.registers
+        if any(x.masked for x in o.found) and not self._apart:
+            return max(n for n in _MOST_VECTORS if self._feeds(n))
         blocked = o.steps >= 2 * K_BLOCK and (len(o.streamed) > 1 or self._crosses)
         steps = self._panel(self._leaves_l2()) if blocked else o.steps
         return o.target.l1_bytes // (4 * o.width * steps)
+
+    def _feeds(self, vectors: int) -> bool:
+        """True if the second cache has so many for each step of the most rows that sums are for."""
+        t = self.operands.target
+        rows = (t.registers - 1 - vectors) // vectors
+        return vectors == 1 or t.vector_bytes * t.fmas_per_cycle <= rows * t.l2_bytes_per_cycle
 
     def _block(self) -> int:
         """The block of the longest reduce axis, 0 for none."""
@@ -839,7 +892,7 @@ def split(
     splits = [_split_other(o, a, fold if a is o.above else 1, levels, ask) for a in rest]
     others = tuple((names[0], names[1]) for names in splits)
     above = next((names[2] for a, names in zip(rest, splits, strict=True) if a is o.above), "")
-    k, inner = _split_reduces(defaults, levels, ask)
+    k, inner = _split_reduces(defaults, (tile[0] * fold, tile[1]), levels, ask)
     registers = above, rows[2], lanes[2], lanes[3]
     return Nest(k, others, (rows[0], rows[1]), (lanes[0], lanes[1]), inner, registers)
 
@@ -893,7 +946,7 @@ def _window_block(o: Operands, axis: Axis, options: list[int]) -> int:
 
 
 def _split_reduces(
-    defaults: Defaults, levels: Levels, ask: Recorder
+    defaults: Defaults, tile: tuple[int, int], levels: Levels, ask: Recorder
 ) -> tuple[str, tuple[str, ...]]:
     """(name of the outer block of the longest reduce axis, the loops inside, in order)."""
     o = defaults.operands
@@ -912,7 +965,9 @@ def _split_reduces(
         unroll = 1
         if a is chosen[-1]:
             steps = _UNROLLS if a.extent >= _UNROLLS[-1] else (1, a.extent)
-            unroll = ask.pick(f"{a.name}.unroll", steps, 0)
+            of = gcd(a.extent, block) if a is longest else a.extent
+            best = defaults.unroll(tile, of) if a.name not in o.decisive else 1
+            unroll = ask.pick(f"{a.name}.unroll", steps, steps.index(best) if best in steps else 0)
         names = levels.split(a.name, (block if a is longest else 0, unroll))
         if a is longest and block:
             outer, names = names[0], names[1:]
