@@ -177,8 +177,8 @@ def test_panels_are_as_long_as_caches_allow(l2: int, l3: int, fmas: int, steps: 
 def test_tiles_split_evenly_over_threads_and_their_panel_stays_in_the_second_cache(
     threads: int, l2: int, vectors: int
 ) -> None:
-    """Of 512 channels, 11 panels of three vectors are no even work for two; four take 1.1 MiB, which
-    is more than half of a cache of two.
+    """Of 512 channels, 11 panels of three vectors are no even work for two; four take 1.1 MiB: more
+    than half of a cache of two.
     """
     w = Tensor.constant(np.ones((512, 512, 3, 3), np.float32))
     image = Tensor.input("x", (1, 14, 14, 512)).permute(0, 3, 1, 2)
@@ -194,7 +194,7 @@ def test_tiles_split_evenly_over_threads_and_their_panel_stays_in_the_second_cac
 def test_steps_of_a_product_are_written_out_where_registers_are_left(
     registers: int, tile: tuple[int, int], steps: int
 ) -> None:
-    """LLVM loads four neighbours at once: 14 x 2 of 32 registers has none for two of the next step."""
+    """LLVM loads four neighbours at once: 14 x 2 of 32 registers has no room for two more."""
     product = X @ Tensor.input("w", (2048, 512))
     assert defaults(product, replace(SERVER, registers=registers)).unroll(tile, 2048) == steps
     assert defaults(product, replace(SERVER, registers=registers)).unroll(tile, 2047) == 1

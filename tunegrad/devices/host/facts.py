@@ -275,8 +275,9 @@ at 90 and 113 products a nanosecond on a Zen 5 held to AVX2, 128 x 768 x 3072 at
 """
 
 _L2_BYTES_PER_CYCLE = 24
-"""Besides computing; 26 to 46 alone, measured on cores with two fused multiply-adds a cycle. Tiles of
-5 x 4 ask for 24 and were no slower than others, those of 4 x 6, which ask for 30, took 1.35 as long.
+"""Besides computing; 26 to 46 alone, measured on cores with two fused multiply-adds a cycle. Tiles
+of 5 x 4 ask for 24 and were no slower than others; those of 4 x 6 ask for 30, and took 1.35 times
+as long.
 """
 
 L3_SHARE_BYTES = 64 << 20

@@ -294,7 +294,7 @@ class Defaults(ABC):
         return 0
 
     def unroll(self, tile: tuple[int, int], extent: int) -> int:  # noqa: ARG002
-        """How many steps of the last reduce axis are written out, of those that divide ``extent``."""
+        """Steps of the last reduce axis that are written out: they divide ``extent``."""
         return 1
 
     def order(self, forms: Sequence[str]) -> str:  # noqa: ARG002
@@ -338,14 +338,14 @@ _STEP = 0.02
 """Cost of a tile's further row or vector besides its arithmetic, in multiply-adds: ties only."""
 
 _ISSUED = 0.25
-"""What its load adds to that on a core that starts two multiply-adds a cycle: loads take what is left
-of the instructions that start then, half as many beside another thread of the core. Beside one, steps
-of 14 x 2, 8 x 3 and 6 x 4, with 1.7, 1.5 and 1.45 instructions for a multiply-add, took 1.00, 0.93
-and 0.88 of the time; alone 1.00, 0.98 and 0.97.
+"""What its load adds to that on a core that starts two multiply-adds a cycle: loads take what is
+left of the instructions that start then, half as many beside another thread of the core. Beside
+one, steps of 14 x 2, 8 x 3 and 6 x 4, with 1.7, 1.5 and 1.45 instructions for a multiply-add, took
+1.00, 0.93 and 0.88 of the time; alone 1.00, 0.98 and 0.97.
 """
 
 _FEW_REGISTERS = 16
-"""Of so many, tiles of twelve sums leave none to choose by: 4 x 3 took 1.02 of the time of 6 x 2."""
+"""Of so many, tiles of twelve sums leave none: 4 x 3 took 1.02 of the time of 6 x 2."""
 
 _MOST_ROWS = (*range(1, 17), 20, 24, 28)
 
