@@ -36,8 +36,8 @@ from tunegrad.ir.program import (
 F = VType(F32)
 
 FLOATS = (
-    Op.EXP, Op.LOG, Op.LOG2, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.FLOOR, Op.ROUND, Op.DIV,
-    Op.POW, Op.FMA,
+    Op.EXP, Op.LOG, Op.LOG2, Op.LOG10, Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.TAN, Op.FLOOR,
+    Op.ROUND, Op.DIV, Op.POW, Op.FMA,
 )  # fmt: skip
 NUMBERS = (Op.NEG, Op.ABS, Op.ADD, Op.SUB, Op.MUL, Op.MAX, Op.MIN, Op.LT, Op.EQ, Op.NE, Op.WHERE)
 INTS = (Op.FLOOR, Op.FLOORDIV, Op.MOD, Op.NOT, Op.AND, Op.OR, Op.XOR)

@@ -14,6 +14,8 @@ docs/GPU_TOOLS.md: a compiler may fuse, reorder, and assume that there is no NaN
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from tunegrad.errors import CompileFailure, OutOfResources
@@ -192,7 +194,7 @@ class _Printer(CPrinter):
 
     def scalar(self, op: Op, args: list[str], dtype: DType, lanes: int = 1) -> str:
         """Truth values have no order and no exclusive or of their own, numbers without a sign no
-        minus; erf is no function of the language, and its pow has no negative bases.
+        minus; erf and log10 are no functions of the language, and its pow has no negative bases.
         """
         if dtype.is_bool and op is Op.XOR:
             return f"({args[0]} != {args[1]})"
@@ -200,6 +202,8 @@ class _Printer(CPrinter):
             return f"(!{args[0]} & {args[1]})"
         if op is Op.NEG and not dtype.signed:
             return f"(0u - {args[0]})"
+        if op is Op.LOG10:
+            return f"(log2({args[0]}) * {math.log10(2)!r})"
         if op is Op.ERF or (op is Op.POW and dtype.is_float):
             self.used.add(f"{op}_{dtype}")
             return f"tg_{op}_{dtype}({', '.join(args)})"

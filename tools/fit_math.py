@@ -147,6 +147,13 @@ def _sin_tail(t: Array) -> Array:
     )
 
 
+def _atan_tail(t: Array) -> Array:
+    """(atan(x) / x - 1) / x^2 of t = x^2; by its series near zero, where that form cancels."""
+    x = np.sqrt(np.maximum(t, 1e-3))
+    series = sum(((-1.0) ** (k + 1) * t**k / (2 * k + 3) for k in range(6)), np.zeros_like(t))
+    return np.where(t < 1e-3, series, (np.arctan(x) / x - 1) / (x * x))
+
+
 def _erf_ratio(t: Array) -> Array:
     """erf(x) / x - 1 of t = x^2."""
     return np.asarray(erf(_sqrt(t)) / _sqrt(t) - 1)
@@ -189,6 +196,10 @@ FITS = (
     Fit(
         "SIN", "sin(r) = r + r^3 * p(r^2), |r| <= pi / 2",
         _sin_tail, lambda t: t / (1 + t * _sin_tail(t)), (0.0, (np.pi / 2) ** 2 * 1.0001), 5,
+    ),
+    Fit(
+        "ATAN", "atan(x) = x + x^3 * p(x^2), |x| <= 1",
+        _atan_tail, lambda t: t / (1 + t * _atan_tail(t)), (0.0, 1.0), 10,
     ),
     Fit(
         "POW_LOG2", "log2(1 + z) = z * p(z), |z| <= 1/3, in f64",

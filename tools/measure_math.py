@@ -62,10 +62,12 @@ CASES = (
     Case(Op.EXP, np.exp, "all", flushes=True),
     Case(Op.LOG, np.log, "all"),
     Case(Op.LOG2, np.log2, "all"),
+    Case(Op.LOG10, np.log10, "all"),
     Case(Op.TANH, np.tanh, "all"),
     Case(Op.ERF, special.erf, "all"),
     Case(Op.SIN, np.sin, "all"),
     Case(Op.COS, np.cos, "all"),
+    Case(Op.TAN, np.tan, "all"),
     Case(Op.POW, np.power, "all pairs"),
 )
 

@@ -85,8 +85,8 @@ def test_operations_on_integers_compile_without_a_warning(dtype, arch):
     built(arch, together("operations", programs))
 
 
-FUNCTIONS = (Op.EXP, Op.LOG, Op.LOG2, Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.FLOOR, Op.ROUND,
-             Op.POW, Op.MOD, Op.FLOORDIV, Op.ABS, Op.MAX)  # fmt: skip
+FUNCTIONS = (Op.EXP, Op.LOG, Op.LOG2, Op.LOG10, Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.TAN,
+             Op.FLOOR, Op.ROUND, Op.POW, Op.MOD, Op.FLOORDIV, Op.ABS, Op.MAX)  # fmt: skip
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)

@@ -87,7 +87,8 @@ def samples(dtype, seed):
     return made
 
 
-APPROXIMATE = (Op.EXP, Op.LOG, Op.LOG2, Op.TANH, Op.ERF, Op.SIN, Op.POW, Op.SQRT, Op.DIV, Op.RECIP)
+APPROXIMATE = (Op.EXP, Op.LOG, Op.LOG2, Op.LOG10, Op.TANH, Op.ERF, Op.SIN, Op.TAN, Op.POW, Op.SQRT,
+               Op.DIV, Op.RECIP)  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -184,8 +184,8 @@ def agrees(program: Program, given: dict[str, np.ndarray], rtol: float, atol: fl
 
 
 ROUNDED = {
-    Op.EXP: 1e-5, Op.LOG: 1e-5, Op.LOG2: 1e-5,
-    Op.TANH: 1e-5, Op.ERF: 1e-5, Op.SIN: 1e-3, Op.COS: 1e-3,
+    Op.EXP: 1e-5, Op.LOG: 1e-5, Op.LOG2: 1e-5, Op.LOG10: 1e-5,
+    Op.TANH: 1e-5, Op.ERF: 1e-5, Op.SIN: 1e-3, Op.COS: 1e-3, Op.TAN: 1e-3,
     Op.POW: 1e-4, Op.SQRT: 1e-6, Op.DIV: 1e-6, Op.RECIP: 1e-6, Op.FMA: 1e-6, Op.MOD: 1e-4,
     Op.FLOORDIV: 0,
 }  # fmt: skip

@@ -21,9 +21,9 @@ from tunegrad.ir.expr import Op
 from tunegrad.ir.target import Target
 
 _LIBRARY = {
-    Op.EXP: np.exp, Op.LOG: np.log, Op.LOG2: np.log2,
+    Op.EXP: np.exp, Op.LOG: np.log, Op.LOG2: np.log2, Op.LOG10: np.log10,
     Op.TANH: np.tanh, Op.ERF: special.erf, Op.SIN: np.sin,
-    Op.COS: np.cos, Op.POW: np.power,
+    Op.COS: np.cos, Op.TAN: np.tan, Op.POW: np.power,
 }  # fmt: skip
 
 

@@ -43,6 +43,11 @@ def target(request: pytest.FixtureRequest) -> Target:
             [-INF, -INF, NAN, NAN, NAN, INF, 0.0, -149, -1, 3],
         ),
         (
+            Op.LOG10,
+            [0.0, -0.0, -1.0, -INF, -LEAST, INF, 1.0, 10.0, 1e10, LEAST],
+            [-INF, -INF, NAN, NAN, NAN, INF, 0.0, 1, 10, -44.853468],
+        ),
+        (
             Op.TANH,
             [0.0, -0.0, INF, -INF, 9.02, -9.02, LEAST, 1e-20],
             [0.0, -0.0, 1, -1, 1, -1, LEAST, 1e-20],
@@ -52,6 +57,11 @@ def target(request: pytest.FixtureRequest) -> Target:
             Op.SIN,
             [0.0, -0.0, INF, -INF, NAN, LEAST],
             [0.0, -0.0, NAN, NAN, NAN, LEAST],
+        ),
+        (  # 1.5707964 and 3.4028235e38 are f32's nearest to pi / 2, and its largest number
+            Op.TAN,
+            [0.0, -0.0, INF, -INF, NAN, LEAST, -LEAST, 1.5707964, -1.5707964, 3.4028235e38],
+            [0.0, -0.0, NAN, NAN, NAN, LEAST, -LEAST, -22877332.0, 22877332.0, -0.61179793],
         ),
         (Op.COS, [0.0, -0.0, INF, -INF, NAN, LEAST], [1, 1, NAN, NAN, NAN, 1]),
     ],
@@ -64,7 +74,7 @@ def test_edges_are_exact(op: Op, x: list[float], expected: list[float], target: 
     np.testing.assert_array_equal(np.signbit(result[here]), np.signbit(want[here]))
 
 
-@pytest.mark.parametrize("op", [Op.EXP, Op.LOG, Op.LOG2, Op.TANH, Op.ERF, Op.SIN])
+@pytest.mark.parametrize("op", [Op.EXP, Op.LOG, Op.LOG2, Op.LOG10, Op.TANH, Op.ERF, Op.SIN, Op.TAN])
 def test_every_kind_of_nan_goes_through(op: Op, target: Target) -> None:
     x = np.array([0x7FC00000, 0xFFC00000, 0x7F800001, 0xFFFFFFFF], np.uint32).view(np.float32)
     assert np.isnan(Kernel(op, target=target)(x)).all()
@@ -102,7 +112,7 @@ def test_exp_is_finite_up_to_the_largest_number(target: Target) -> None:
     )
 
 
-@pytest.mark.parametrize("op", [Op.TANH, Op.ERF, Op.SIN])
+@pytest.mark.parametrize("op", [Op.TANH, Op.ERF, Op.SIN, Op.TAN])
 def test_odd_functions_are_odd_to_the_bit(op: Op) -> None:
     kernel = Kernel(op)
     x: Array = next(patterns(4087))

@@ -51,12 +51,14 @@ class Op(StrEnum):
     EXP = "exp"
     LOG = "log"
     LOG2 = "log2"
+    LOG10 = "log10"
     SQRT = "sqrt"
     RECIP = "recip"
     TANH = "tanh"
     ERF = "erf"
     SIN = "sin"
     COS = "cos"
+    TAN = "tan"
     ABS = "abs"
     FLOOR = "floor"
     ROUND = "round"
@@ -105,8 +107,8 @@ class Op(StrEnum):
 
 _ARITY = {
     **dict.fromkeys(
-        (Op.NEG, Op.EXP, Op.LOG, Op.LOG2,
-         Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.ABS,
+        (Op.NEG, Op.EXP, Op.LOG, Op.LOG2, Op.LOG10,
+         Op.SQRT, Op.RECIP, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.TAN, Op.ABS,
          Op.FLOOR, Op.ROUND, Op.NOT, Op.LOW, Op.HIGH, Op.EVEN, Op.ODD, Op.TF32), 1,
     ),
     **dict.fromkeys((Op.WHERE, Op.FMA, Op.DOT2_ADD, Op.DOT4_ADD, Op.DOT2I_ADD), 3),
@@ -114,7 +116,11 @@ _ARITY = {
 }  # fmt: skip
 """Of operations that do not have two arguments."""
 
-FUNCTIONS = frozenset((Op.EXP, Op.LOG, Op.LOG2, Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW))
+FUNCTIONS = frozenset(
+    (
+        Op.EXP, Op.LOG, Op.LOG2, Op.LOG10, Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.TAN, Op.POW,
+    )
+)  # fmt: skip
 """Operations that devices approximate, each in many instructions."""
 
 PRODUCTS = frozenset((Op.MUL, Op.DOT2, Op.DOT4, Op.DOT2I))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
-    "ERF_LARGE", "ERF_PLACES", "ERF_SMALL", "ERF_SPLIT", "ERF_TABLE", "EXP", "EXP2", "LOG",
+    "ATAN", "ERF_LARGE", "ERF_PLACES", "ERF_SMALL", "ERF_SPLIT", "ERF_TABLE", "EXP", "EXP2", "LOG",
     "POW_EXP2", "POW_LOG2", "SIN", "TANH", "TANH_SPLIT",
 ]  # fmt: skip
 
@@ -52,6 +52,13 @@ ERF_LARGE = (
 SIN = (
     -0.1666666716337204, 0.008333350531756878, -0.00019843093468807638, 2.76270588983607e-06,
     -2.550310895799157e-08,
+)  # fmt: skip
+
+# atan(x) = x + x^3 * p(x^2), |x| <= 1. Relative error left by the f32 coefficients: 2^-31.1.
+ATAN = (
+    -0.333333283662796, 0.1999971568584442, -0.14280343055725098, 0.11061233282089233,
+    -0.08821462094783783, 0.06763648986816406, -0.04498325660824776, 0.0227776151150465,
+    -0.007425358984619379, 0.0011345198145136237,
 )  # fmt: skip
 
 # log2(1 + z) = z * p(z), |z| <= 1/3, in f64. Relative error left by the f64 coefficients: 2^-38.5.

@@ -414,7 +414,9 @@ IN_STEPS = FUNCTIONS | {Op.RECIP, Op.DIV}
 _STEADY = frozenset((Op.NEG, Op.ABS, Op.MAX, Op.MIN, Op.TANH, Op.ERF, Op.EXP))
 """Operations with one result for an infinity and for a number beyond f32."""
 
-_DECIDES = frozenset((Op.LOG, Op.LOG2, Op.SQRT, Op.POW, Op.SIN, Op.COS, Op.FLOOR, Op.ROUND))
+_DECIDES = frozenset(
+    (Op.LOG, Op.LOG2, Op.LOG10, Op.SQRT, Op.POW, Op.SIN, Op.COS, Op.TAN, Op.FLOOR, Op.ROUND)
+)
 """Operations that jump, or are no number, on the other side of some argument."""
 
 _OF_ZERO = (Op.DIV, Op.RECIP, Op.POW)
@@ -742,13 +744,19 @@ def _applied(x: Apply, v: Array, args: list[Array], errors: list[Array]) -> Any:
             return np.where((ea == 0) & (a == 0), 0.0, found)
         case Op.EXP:
             return np.where((ea == 0) & (a == 0), 0.0, size * np.expm1(ea) + function)
-        case Op.LOG | Op.LOG2:
+        case Op.LOG | Op.LOG2 | Op.LOG10:
             share = ea / np.abs(a)
-            moved = -np.log1p(-share) * (1.0 if x.op is Op.LOG else 1 / np.log(2))
+            base = {Op.LOG: np.e, Op.LOG2: 2, Op.LOG10: 10}[x.op]
+            moved = -np.log1p(-share) / np.log(base)
             return np.where(share < 1, moved, np.inf) + function + 4 * u
         case Op.SIN | Op.COS:
             found = np.minimum(1.2 * ea, 2.0) + function + 8 * u
             return np.where(np.abs(a) < _TURNS, found, np.inf)
+        case Op.TAN:  # tan(a + d) - tan(a) = tan(d) (1 + tan(a)^2) / (1 - tan(a) tan(d))
+            moved = np.tan(np.minimum(ea + 8 * u, 1.5))
+            left = 1 - size * moved
+            found = moved * (1 + size * size) / left + function
+            return np.where((np.abs(a) < _TURNS) & (ea < 1.5) & (left > 0), found, np.inf)
         case Op.TANH | Op.ERF:
             return np.minimum(1.2 * ea, 2.0) + function + 8 * u
         case Op.POW:

@@ -54,7 +54,9 @@ _COMPARE = {
 _STEPPING = frozenset((Op.ROUND, Op.ADD, Op.SUB))
 """Operations that quantise, and take off what was added."""
 
-_MATH = frozenset((Op.EXP, Op.LOG, Op.LOG2, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW))
+_MATH = frozenset(
+    (Op.EXP, Op.LOG, Op.LOG2, Op.LOG10, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.TAN, Op.POW)
+)
 
 ALIGN = 64
 """Bytes that parameters and scratch are aligned to, at least."""

@@ -25,17 +25,21 @@ from . import math_avx512, math_f32
 from .llvm_values import shuffle_mask
 from .math_body import Body, Scalar, Val, vector_type
 
-FUNCTIONS = frozenset((Op.EXP, Op.LOG, Op.LOG2, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.POW))
+FUNCTIONS = frozenset(
+    (Op.EXP, Op.LOG, Op.LOG2, Op.LOG10, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.TAN, Op.POW)
+)
 """The operations that have a definition here."""
 
 _UNARY: dict[Op, Callable[[Body, Val], Val]] = {
     Op.EXP: math_f32.exp,
     Op.LOG: math_f32.log,
     Op.LOG2: math_f32.log2,
+    Op.LOG10: math_f32.log10,
     Op.TANH: math_f32.tanh,
     Op.ERF: math_f32.erf,
     Op.SIN: math_f32.sin,
     Op.COS: math_f32.cos,
+    Op.TAN: math_f32.tan,
 }
 
 _AVX512: dict[Op, Callable[[Body, Val], Val]] = {Op.EXP: math_avx512.exp, Op.ERF: math_avx512.erf}

@@ -12,6 +12,7 @@ of the sum.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from tunegrad.ir.math_coefficients import (
     ERF_LARGE,
@@ -46,9 +47,15 @@ _INVERSE_PI = (
 _LN2_UPPER = round(math.log(2) * 2**16) / 2**16
 _LN2_LOWER = math.log(2) - _LN2_UPPER
 
-# log2(e) in two parts: the upper has 12 bits, so that its product with as many bits is exact.
-_LOG2E_UPPER = round(math.log2(math.e) * 2**11) / 2**11
-_LOG2E_LOWER = math.log2(math.e) - _LOG2E_UPPER
+# The logarithms of e and of 2 to a base, each in two parts: the upper has 12 bits, so that its
+# product with as many bits is exact.
+_LOGARITHMS = {
+    base: [
+        (round(value * 2**places) / 2**places, value - round(value * 2**places) / 2**places)
+        for value in (1 / math.log(base), math.log(2) / math.log(base))
+    ]
+    for base, places in ((2, 11), (10, 13))
+}
 _UPPER_BITS = ~0xFFF
 
 # pi in three parts of 27, 27 and 53 bits. math.pi alone holds 53 bits; the rest of pi after it is
@@ -96,19 +103,33 @@ def log(b: Body, x: Val) -> Val:
 
 
 def log2(b: Body, x: Val) -> Val:
-    """The logarithm to base 2, of subnormal arguments too.
+    """The logarithm to base 2, of subnormal arguments too."""
+    return _to_base(b, x, 2)
 
-    Its largest part, the exponent and 12 bits of z times 12 of log2(e), is added without a loss.
+
+def log10(b: Body, x: Val) -> Val:
+    """The logarithm to base 10, of subnormal arguments too."""
+    return _to_base(b, x, 10)
+
+
+def _to_base(b: Body, x: Val, base: int) -> Val:
+    """The logarithm to base 2 or 10.
+
+    Its largest part is added without a loss: the exponent times 12 bits of the logarithm of 2, and
+    12 bits of z times 12 of that of e.
     """
     z, exponent = _split(b, x)
     e = b.cast("sitofp", exponent, "float")
     square = b.mul(z, z)
     tail = b.mul(b.mul(square, z), b.polynomial(z, LOG))
-    tail = b.fma(square, -0.5, tail)
     upper = b.cast("bitcast", b.bits("and", b.cast("bitcast", z, "i32"), _UPPER_BITS), "float")
-    most = b.mul(upper, _LOG2E_UPPER)
-    less = b.fma(tail, math.log2(math.e), b.mul(z, _LOG2E_LOWER))
-    less = b.fma(b.sub(z, upper), _LOG2E_UPPER, less)
+    (of_e, of_e_less), (of_two, of_two_less) = _LOGARITHMS[base]
+    most = b.mul(upper, of_e)
+    whole = of_e + of_e_less
+    less = b.fma(square, -whole / 2, b.fma(tail, whole, b.mul(z, of_e_less)))
+    less = b.fma(b.sub(z, upper), of_e, less)
+    if base != 2:
+        less, e = b.fma(e, of_two_less, less), b.mul(e, of_two)
     total = b.add(e, most)
     rest = b.add(b.sub(e, total), most)  # e is 0 or the larger one
     return _ended(b, x, b.add(total, b.add(rest, less)))
@@ -145,18 +166,28 @@ def erf(b: Body, x: Val) -> Val:
 
 def sin(b: Body, x: Val) -> Val:
     """sin(x) = (-1)^n sin(x - n pi)."""
-    return _turned(b, x, 0)
+    return _turned(b, x, 0, _sine)
 
 
 def cos(b: Body, x: Val) -> Val:
     """cos(x) = -(-1)^n sin(x - (n + 1/2) pi)."""
-    return _turned(b, x, 1)
+    return _turned(b, x, 1, _sine)
 
 
-def _turned(b: Body, x: Val, quarters: int) -> Val:
-    """sin(x + quarters * pi / 2), for 0 and 1 of them.
+def tan(b: Body, x: Val) -> Val:
+    """tan(x) = tan(x - n pi / 2), of an odd n its reciprocal, negated."""
+    return _turned(b, x, 0, _tangent)
 
-    The reduction is in f64 and exact below FAR; beyond, it is by the digits of 1 / pi.
+
+_Rest = Callable[[Body, Val, Val, Val], Val]
+"""A function of an angle's rest, the number of units that were taken off, and a sign bit."""
+
+
+def _turned(b: Body, x: Val, quarters: int, made: _Rest) -> Val:
+    """sin(x + quarters * pi / 2), for 0 and 1 of them, or tan(x).
+
+    The unit of sines is pi, that of tangents half of it. The reduction is in f64 and exact below
+    FAR; beyond, it is by the digits of 1 / pi.
     """
     size, sign = _magnitude(b, x)
     wide = b.cast("fpext", size, "double")
@@ -164,14 +195,17 @@ def _turned(b: Body, x: Val, quarters: int) -> Val:
         k = b.add(b.fma(wide, 1 / math.pi, -0.5), _MAGIC_F64)
         n = b.add(b.sub(k, _MAGIC_F64), 0.5)
     else:
-        k = b.fma(wide, 1 / math.pi, _MAGIC_F64)
+        halves = made is _tangent
+        k = b.fma(wide, (1 + halves) / math.pi, _MAGIC_F64)
         n = b.sub(k, _MAGIC_F64)
+        n = b.mul(n, 0.5) if halves else n
     rest = b.fma(n, -_PI_3, b.fma(n, -_PI_2, b.fma(n, -_PI_1, wide)))
     odd = b.cast("trunc", b.cast("bitcast", k, "i64"), "i32")
     odd = b.bits("xor", odd, 1) if quarters else odd
     signed = b.literal(0, "i32") if quarters else sign
-    value = _sine(b, rest, odd, signed)
-    return b.rarely(b.compare("oge", size, FAR), lambda: _far(b, size, signed, quarters), value)
+    value = made(b, rest, odd, signed)
+    far = b.compare("oge", size, FAR)
+    return b.rarely(far, lambda: _far(b, size, signed, quarters, made), value)
 
 
 def _sine(b: Body, rest: Val, odd: Val, sign: Val) -> Val:
@@ -185,7 +219,23 @@ def _sine(b: Body, rest: Val, odd: Val, sign: Val) -> Val:
     return b.cast("bitcast", b.bits("xor", flipped, sign), "float")
 
 
-def _far(b: Body, size: Val, sign: Val, quarters: int) -> Val:
+def _tangent(b: Body, rest: Val, odd: Val, sign: Val) -> Val:
+    """tan of an angle of at most pi / 4 in f64, rounded once: J. Lambert's continued fraction x /
+    (1 - x^2 / (3 - x^2 / (5 - ...))) up to 11, which is off by 2^-33 of itself.
+
+    Of an odd number of quarters the negated reciprocal.
+    """
+    square = b.mul(rest, rest)
+    over = b.mul(rest, b.polynomial(square, (10395.0, -1260.0, 21.0)))
+    under = b.polynomial(square, (10395.0, -4725.0, 210.0, -1.0))
+    flip = b.bits("shl", odd, 31)
+    turned = b.compare("slt", flip, 0)
+    ratio = b.div(b.where(turned, under, over), b.where(turned, over, under))
+    raw = b.cast("bitcast", b.cast("fptrunc", ratio, "float"), "i32")
+    return b.cast("bitcast", b.bits("xor", b.bits("xor", raw, flip), sign), "float")
+
+
+def _far(b: Body, size: Val, sign: Val, quarters: int, made: _Rest) -> Val:
     """As ``_turned``, for sizes from FAR on (M. Payne, R. Hanek, "Radian reduction for
     trigonometric functions", 1983).
 
@@ -211,9 +261,10 @@ def _far(b: Body, size: Val, sign: Val, quarters: int) -> Val:
     upper = b.bits("or", b.bits("shl", moved[0], 32), moved[1])
     turns = b.add(b.bits("mul", m, upper), b.bits("lshr", b.bits("mul", m, moved[2]), 32))
     turns = b.add(turns, quarters << 62)  # of pi, 63 binary digits behind the point
-    odd = b.bits("lshr", b.add(turns, 1 << 62), 63)
-    rest = b.cast("sitofp", b.sub(turns, b.bits("shl", odd, 63)), "double")
-    value = _sine(b, b.mul(rest, math.pi * 2.0**-63), b.cast("trunc", odd, "i32"), sign)
+    unit = 62 if made is _tangent else 63
+    odd = b.bits("lshr", b.add(turns, 1 << (unit - 1)), unit)
+    rest = b.cast("sitofp", b.sub(turns, b.bits("shl", odd, unit)), "double")
+    value = made(b, b.mul(rest, math.pi * 2.0**-63), b.cast("trunc", odd, "i32"), sign)
     return b.where(b.compare("olt", size, math.inf), value, math.nan)
 
 

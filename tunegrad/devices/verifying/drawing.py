@@ -65,10 +65,10 @@ _NEARLY_HALF = 0.4
 _FINITE = 16
 """One element in so many has to be finite, or nothing can be verified."""
 
-_PARTIAL = frozenset((Op.LOG, Op.LOG2, Op.SQRT, Op.RECIP, Op.DIV, Op.POW, Op.EXP))
+_PARTIAL = frozenset((Op.LOG, Op.LOG2, Op.LOG10, Op.SQRT, Op.RECIP, Op.DIV, Op.POW, Op.EXP))
 """Operations for which most arguments may give no finite result."""
 
-_SENSITIVE = frozenset((Op.LOG, Op.LOG2, Op.RECIP, Op.DIV, Op.POW))
+_SENSITIVE = frozenset((Op.LOG, Op.LOG2, Op.LOG10, Op.RECIP, Op.DIV, Op.POW))
 """Operations that make much of a small error of an argument near zero."""
 
 _JUMPS = frozenset((Op.FLOORDIV, Op.MOD, Op.POW, Op.FLOOR, Op.ROUND))
@@ -107,7 +107,7 @@ def draw_set(kernel: Kernel, io: KernelIO, seed: int, kind: inputs.Kind) -> dict
 
 def _first_span(kernel: Kernel) -> int:
     """The widest span that is tried."""
-    if not {Op.SIN, Op.COS}.isdisjoint(float_operations(kernel)):
+    if not {Op.SIN, Op.COS, Op.TAN}.isdisjoint(float_operations(kernel)):
         return _TURNS
     if rounded_within(kernel):
         return _ROUNDED

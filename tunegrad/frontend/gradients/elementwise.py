@@ -38,6 +38,11 @@ def _log2(n: Node, g: Cotangent) -> Flow:
     return (_divided(g, binary(Op.MUL, n.srcs[0], math.log(2))),)
 
 
+def _log10(n: Node, g: Cotangent) -> Flow:
+    """d(log10 x) = dx / (x log 10)"""
+    return (_divided(g, binary(Op.MUL, n.srcs[0], math.log(10))),)
+
+
 def _sqrt(n: Node, g: Cotangent) -> Flow:
     """d(sqrt x) = dx / (2 sqrt x)"""
     return (_divided(g, binary(Op.MUL, n, 2.0)),)
@@ -68,6 +73,11 @@ def _sin(n: Node, g: Cotangent) -> Flow:
 def _cos(n: Node, g: Cotangent) -> Flow:
     """d(cos x) = -sin(x) dx"""
     return (g.times(unary(Op.NEG, graph.elementwise(Op.SIN, n.srcs[0]))),)
+
+
+def _tan(n: Node, g: Cotangent) -> Flow:
+    """d(tan x) = (1 + tan(x)^2) dx"""
+    return (g.times(binary(Op.ADD, binary(Op.MUL, n, n), 1.0)),)
 
 
 def _abs(n: Node, g: Cotangent) -> Flow:
@@ -165,8 +175,9 @@ def _divided(g: Cotangent, by: Node) -> Cotangent:
 
 ELEMENTWISE: MappingProxyType[Op, Rule] = MappingProxyType(
     {
-        Op.NEG: _neg, Op.EXP: _exp, Op.LOG: _log, Op.LOG2: _log2, Op.SQRT: _sqrt,
+        Op.NEG: _neg, Op.EXP: _exp, Op.LOG: _log, Op.LOG2: _log2, Op.LOG10: _log10, Op.SQRT: _sqrt,
         Op.RECIP: _recip, Op.TANH: _tanh, Op.ERF: _erf, Op.SIN: _sin, Op.COS: _cos,
+        Op.TAN: _tan,
         Op.ABS: _abs, Op.FLOOR: _none, Op.ROUND: _none, Op.FLOORDIV: _none, Op.ADD: _add,
         Op.SUB: _sub, Op.MUL: _mul, Op.DIV: _div, Op.MOD: _mod, Op.MAX: _max, Op.MIN: _min,
         Op.POW: _pow, Op.WHERE: _where, Op.FMA: _fma,

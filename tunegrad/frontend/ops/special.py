@@ -13,10 +13,10 @@ import numpy as np
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Op
-from tunegrad.ir.math_coefficients import EXP
+from tunegrad.ir.math_coefficients import ATAN, EXP
 
 from ..handle import Handle, TensorLike, floats, joined, lift, where
-from ..nodes.elementwise import Scalar, broadcast, broadcast_shapes, constant
+from ..nodes.elementwise import Scalar, broadcast, broadcast_shapes, constant, float_function
 from ..operation import floating, operation
 from ..vjp import custom_vjp
 from .arithmetic import copysign, signbit
@@ -175,19 +175,10 @@ def expm1(input: Handle) -> Handle:
     return where((input > -0.35) & (input < 1), near, less)
 
 
-def _log10_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
-    """d(log10 x) = dx / (x log 10)"""
-    return g / (input * math.log(10))
-
-
 @operation
-@floating
-@custom_vjp(_log10_vjp)
 def log10(input: Handle) -> Handle:
     """The logarithm to base 10."""
-    y = input.log2()
-    upper = float(np.float32(math.log10(2)))
-    return fma(y, upper, finite(y * (math.log10(2) - upper)))
+    return input._unary(float_function, Op.LOG10)
 
 
 def _log1p_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
@@ -278,9 +269,9 @@ def rad2deg(input: Handle) -> Handle:
 
 def polynomial(x: Handle, coefficients: tuple[float, ...]) -> Handle:
     """Horner's rule, the highest power first."""
-    result = x * coefficients[0] + coefficients[1]
+    result = fma(x, coefficients[0], coefficients[1])
     for c in coefficients[2:]:
-        result = result * x + c
+        result = fma(result, x, c)
     return result
 
 
@@ -363,17 +354,10 @@ _ERFC_DOUBLE = (
 """
 
 
-def _tan_vjp(g: Handle, y: Handle, _: Handle) -> Handle:
-    """d(tan x) = (1 + y^2) dx"""
-    return g * (y * y + 1)
-
-
 @operation
-@floating
-@custom_vjp(_tan_vjp)
 def tan(input: Handle) -> Handle:
     """The tangent of radians."""
-    return input.sin() / input.cos()
+    return input._unary(float_function, Op.TAN)
 
 
 def _sinc_vjp(g: Handle, y: Handle, input: Handle) -> Handle:
@@ -446,8 +430,20 @@ def _atan_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
 @floating
 @custom_vjp(_atan_vjp)
 def atan(input: Handle) -> Handle:
-    """The angle whose tangent it is (Moshier's rational function, Cephes)."""
+    """The angle whose tangent it is: in f32 a polynomial up to 1, beyond of the reciprocal, with
+    what rounding took from that; in f64 Moshier's rational function (Cephes).
+    """
     x = input.abs()
+    if x.dtype == F32:
+        x = x.minimum(2.0**100)  # whose reciprocal is no subnormal number
+        far = x > 1
+        y = where(far, x.reciprocal(), x)
+        z = y * y
+        more, curve = y * z, polynomial(z, ATAN[::-1])
+        half, rest = _HALF_PI["f32"]
+        left = fma(-y, x, 1.0) * y * (1 - z * 0.5) - rest
+        near = fma(more, curve, y)
+        return copysign(where(far, half - (y + fma(more, curve, left)), near), input)
     far, middle = x > math.tan(3 * math.pi / 8), x > 0.66
     y = where(far, -1 / x, where(middle, (x - 1) / (x + 1), x))
     z = y * y

@@ -183,7 +183,7 @@ def _placed(x: Expr, env: Mapping[str, Index], more: Mapping[str, list[Axis]]) -
 # ---- drafts
 
 
-_ZERO_STAYS = (Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.ABS, Op.FLOOR, Op.ROUND, Op.TF32)
+_ZERO_STAYS = (Op.SQRT, Op.TANH, Op.ERF, Op.SIN, Op.TAN, Op.ABS, Op.FLOOR, Op.ROUND, Op.TF32)
 
 
 def literal(value: float | int | bool, dtype: dtypes.DType) -> Const:

@@ -140,10 +140,10 @@ def _power(a: Array, b: Array) -> Array:
 
 
 _TABLE: dict[Op, Callable[..., Any]] = {
-    Op.NEG: np.negative, Op.EXP: np.exp, Op.LOG: np.log, Op.LOG2: np.log2,
+    Op.NEG: np.negative, Op.EXP: np.exp, Op.LOG: np.log, Op.LOG2: np.log2, Op.LOG10: np.log10,
     Op.SQRT: np.sqrt, Op.RECIP: _recip,
     Op.TANH: np.tanh,
-    Op.ERF: _erf, Op.SIN: np.sin, Op.COS: np.cos, Op.ABS: np.abs, Op.FLOOR: _floor,
+    Op.ERF: _erf, Op.SIN: np.sin, Op.COS: np.cos, Op.TAN: np.tan, Op.ABS: np.abs, Op.FLOOR: _floor,
     Op.ROUND: np.rint, Op.NOT: _not, Op.ADD: np.add,
     Op.SUB: np.subtract, Op.MUL: np.multiply, Op.DIV: np.divide, Op.FLOORDIV: np.floor_divide,
     Op.MOD: np.mod,
