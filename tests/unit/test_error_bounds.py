@@ -23,6 +23,8 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "exp": Tensor.exp,
     "log": Tensor.log,
     "log to base 2": Tensor.log2,
+    "log to base 10": Tensor.log10,
+    "tangent": Tensor.tan,
     "root": Tensor.sqrt,
     "sigmoid": Tensor.sigmoid,
     "tanh": Tensor.tanh,

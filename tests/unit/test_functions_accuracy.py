@@ -33,6 +33,14 @@ def test_worst_error_of_a_function_is_at_most_twice_pytorchs(case):
     within(name, error)
 
 
+@pytest.mark.parametrize(
+    "case", [c for c in FUNCTIONS if c.name in ("log10", "tan", "atan")], ids=lambda c: c.name
+)
+def test_worst_error_is_at_most_a_unit(case):
+    _, (error,) = function_row(case, 50_000, beside=False)
+    assert error <= 1.0
+
+
 @pytest.mark.parametrize("case", PAIRS, ids=lambda c: c[0])
 def test_worst_error_of_a_function_of_two_is_at_most_twice_pytorchs(case):
     name, (error,) = pair_row(*case, SHARE, beside=False)
