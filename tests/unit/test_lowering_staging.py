@@ -75,10 +75,15 @@ def test_lowering_packed_copy_of_a_tail_is_filled_with_zeros():
     assert all(i.mask is None for i in copies), "the whole copy is written"
 
 
-@pytest.mark.parametrize(("columns", "turned"), [(64, True), (48, True), (40, False)])
-def test_lowering_copy_of_a_transposed_operand_reads_lines(columns, turned):
-    """Blocks of 16 x 16; rows past a tile that is not whole are zeros. 40 rows end in a vector."""
-    x, w = Tensor.input("x", (6, 32)), Tensor.input("w", (columns, 32))
+@pytest.mark.parametrize(
+    ("columns", "terms", "turned"),
+    [(64, 32, True), (48, 32, True), (48, 16, True), (40, 32, False)],
+)
+def test_lowering_copy_of_a_transposed_operand_reads_lines(columns, terms, turned):
+    """Blocks of 16 x 16; rows past a tile that is not whole are zeros, and no load asks which. 40
+    rows end in a vector.
+    """
+    x, w = Tensor.input("x", (6, terms)), Tensor.input("w", (columns, terms))
     (launch,) = schedule(((x @ w.mT).node,)).launches
     program = lowered(
         launch.kernel,
@@ -90,6 +95,16 @@ def test_lowering_copy_of_a_transposed_operand_reads_lines(columns, turned):
     if turned:
         assert all(i.mask is None for i in reads)
         assert sorted(i.offset.const for i in reads) == list(range(16))
+
+
+@pytest.mark.parametrize(("dtype", "turned"), [("f32", True), ("f16", False), ("i8", False)])
+def test_lowering_copy_of_narrow_numbers_is_not_a_load_for_each_of_a_block(dtype, turned):
+    """Registers turn 16 lanes; 64 x 64 bytes were 4,096 loads."""
+    x, w = Tensor.input("x", (2, 64), dtype), Tensor.input("w", (64, 64), dtype)
+    (launch,) = schedule(((x @ w.mT).node,)).launches
+    program = lowered(launch.kernel, "stage(param=p2, at=(), layout=(ra, b))")
+    reads = [i for i in walk(program.body) if isinstance(i, Load) and i.buffer == "p2"]
+    assert len(reads) == (16 if turned else 1)
 
 
 def test_lowering_constant_staged_at_load_is_a_pack():

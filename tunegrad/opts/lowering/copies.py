@@ -256,6 +256,12 @@ def _part(
     _nest(tree, b, p, loops, moved, valid, vector)
 
 
+_TURNED = 16
+"""Lanes of a vector that registers turn, at most: LLVM's text has a load for each number of others,
+4,096 of a block of bytes.
+"""
+
+
 def _turned(tree: LoopTree, p: StagedCopy, offset: Index, valid: Valid) -> str | None:
     """The variable along which the source is contiguous, where that is not the last one: blocks of
     whole vectors of both are read by lines, and turned in registers.
@@ -269,7 +275,9 @@ def _turned(tree: LoopTree, p: StagedCopy, offset: Index, valid: Valid) -> str |
         return None
     (last, extent), lanes = p.variables[-1], tree.target.lanes(p.dtype.itemsize)
     step = offset.coefficient(last) or 0
-    if step < lanes or extent % lanes or last in _whole(valid, last, extent).names():
+    if lanes > _TURNED or step < lanes or extent % lanes:
+        return None
+    if last in _whole(valid, last, extent).names():
         return None
     return next(
         (
@@ -310,7 +318,7 @@ def _nest(
 ) -> None:  # fmt: skip
     """Loops around elements or vectors, each from an offset of the source to one of the copy."""
     lane, lanes = vector
-    loops = [x for x in loops if x[1] > 1]
+    loops = [x for i, x in enumerate(loops, 1) if x[1] > 1 or (i == len(loops) and len(moved) > 1)]
     threads = prod(x.count for x in tree.loops if x.kind is LoopKind.THREAD)
     inner_names = {loops[-1][0], lane} if loops else {lane}
     outer = (
