@@ -1,5 +1,6 @@
 """Defaults of random products and of normalised rows are legal on CPUs of 4, 8 and 16 lanes, with
-each set of instructions for narrow factors, and with caches that hold a row or do not.
+one multiply-add a cycle or two, each set of instructions for narrow factors, and with caches that
+hold a row or do not.
 """
 
 from __future__ import annotations
@@ -32,13 +33,14 @@ _NARROW = {
 }
 
 targets = st.builds(
-    lambda vector, narrow, threads: declared(
+    lambda vector, narrow, threads, fmas, l2: declared(
         replace(
             AVX512, vector_bytes=vector, registers=32 if vector == 64 else 16, threads=threads,
-            **_NARROW[narrow],
+            fmas_per_cycle=fmas, l2_bytes=l2, **_NARROW[narrow],
         )
     ),
     st.sampled_from([16, 32, 64]), st.sampled_from(sorted(_NARROW)), st.sampled_from([1, 2, 16]),
+    st.sampled_from([1, 2]), st.sampled_from([1 << 15, 1 << 20]),
 )  # fmt: skip
 extents = st.one_of(st.integers(1, 9), st.sampled_from([14, 16, 17, 31, 33, 40, 64, 100, 160]))
 
@@ -53,8 +55,10 @@ def products(draw: st.DrawFn) -> Tensor:
     m, n, k = draw(extents), draw(extents), draw(extents)
     if draw(st.booleans()):
         lead = draw(st.sampled_from([(), (1,), (3,)]))
-        a, b = Tensor.input("a", (*lead, m, k), left), Tensor.input("b", (k, n), right)
-        return a.cast(wide) @ b.cast(wide)
+        crossed = draw(st.booleans())
+        a = Tensor.input("a", (*lead, k, m) if crossed else (*lead, m, k), left)
+        b = Tensor.input("b", (k, n), right)
+        return (a.mT if crossed else a).cast(wide) @ b.cast(wide)
     size, window = draw(st.integers(1, 9)), draw(st.sampled_from([1, 3]))
     image = Tensor.input("a", (draw(st.integers(1, 2)), k, size, min(m, 17)), left)
     taps = Tensor.input("b", (n, k, window, window), right)
