@@ -584,3 +584,28 @@ def test_a_part_that_was_read_before_is_not_worked_out_anew(
     x += 1
     np.testing.assert_array_equal(x[1].numpy(), _A[1] + 1)
     assert len(made) == 3
+
+
+def test_a_gradient_of_a_view_is_freed_with_it() -> None:
+    """What is kept of parts that were read holds no gradient."""
+    x = tg.Tensor(_A)
+    part = x.detach().requires_grad_()
+    (part * part).sum().backward()
+    gradient = weakref.ref(part.grad)
+    assert gradient() is not None
+    del part
+    gc.collect()
+    assert gradient() is None
+
+
+def test_a_constant_of_a_traced_function_is_not_one_outside() -> None:
+    x, y = tg.Tensor(_A), tg.Tensor(_A)
+    traced = list[graph.Node]()
+
+    def product(w: tg.Tensor) -> tg.Tensor:
+        traced.append(x.detach().node)
+        return (w * x.detach()).sum()
+
+    np.testing.assert_array_equal(tg.grad(product)(y).numpy(), _A)
+    assert traced[0].op is graph.GraphOp.IDENTITY
+    assert x.detach().node is x.node

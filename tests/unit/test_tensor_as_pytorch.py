@@ -79,7 +79,15 @@ EXTREMES = {
     "half beside a whole": (Tensor(np.float16([1])) + Tensor(np.int32([2049])), np.float16([2048])),
     "halves with alpha": (
         Tensor(HALVES).add(Tensor(HALVES[::-1].copy()), alpha=0.3),
-        (WIDE + WIDE[::-1] * np.float32(0.3)).astype("f2"),
+        (WIDE + WIDE[::-1] * np.float32(np.float16(0.3))).astype("f2"),
+    ),
+    "a half with alpha beside a wider one": (
+        Tensor(WIDE).sub(Tensor(np.float16([7.7])), alpha=0.3),
+        WIDE - np.float32(np.float16(7.7)) * np.float32(0.3),
+    ),
+    "halves by one whole": (
+        Tensor(HALVES) * Tensor(np.int64([2049])),
+        (WIDE * np.float32(2049)).astype("f2"),
     ),
     "addcmul of halves": (
         Tensor(HALVES).addcmul(Tensor(HALVES), Tensor(HALVES)),

@@ -117,13 +117,17 @@ class Aliased(Handle):
 
 def _moved(node: Node, move: Callable[..., Node], args: tuple[Any, ...]) -> Node:
     """``move(node, *args)``. Of known arrays, whose nodes are names, the last ones are kept: parts
-    that are read in turns are not worked out anew.
+    that are read in turns are not worked out anew. Marks of gradients are not: they are of a moment
+    (``stopped``), or hold a gradient (``leaf``).
     """
     first = node.srcs[0] if node.op in graph.MOVEMENT else node
-    if first.op is graph.GraphOp.INPUT and type(first.arg) is str:
+    if first.op is graph.GraphOp.INPUT and type(first.arg) is str and move not in _MARKS:
         with suppress(TypeError):  # of a list
             return _kept(node, move, args)
     return move(node, *args)
+
+
+_MARKS = frozenset([tracing.stopped, tracing.leaf])
 
 
 @functools.lru_cache(maxsize=256)

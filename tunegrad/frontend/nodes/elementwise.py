@@ -250,7 +250,7 @@ def _aligned(
 ) -> list[Node]:
     """The operands of a result of ``kind`` at one shape, in the dtype that it is computed in.
 
-    ``factors``: numbers, and a second operand without dimensions, are not rounded to f16 or bf16.
+    ``factors``: numbers, and a second operand of one element, are not rounded to f16 or bf16.
     """
     shape = broadcast_shapes(name, *(x.shape for x in operands if isinstance(x, Node)))
     return [
@@ -260,7 +260,7 @@ def _aligned(
 
 
 def _is_number(x: Operand, at: int) -> bool:
-    return not isinstance(x, Node) or (at == 1 and not x.shape)
+    return not isinstance(x, Node) or (at == 1 and x.size == 1)
 
 
 def _to(x: Operand, shape: tuple[int, ...], kind: DType, name: str) -> Node:

@@ -13,6 +13,7 @@ from tunegrad.ir import graph
 
 from ..handle import Handle, TensorLike, beside, floats, lift, where
 from ..nodes import tracing
+from ..nodes.arrays import representable
 from ..nodes.elementwise import Scalar, constant, result_type
 from ..operation import Operation, named, operation
 from ..vjp import custom_vjp
@@ -72,11 +73,14 @@ def rsub(input: Handle, other: TensorLike, *, alpha: Scalar = 1) -> Handle:
 
 
 def _sum(op: str, input: Handle, other: TensorLike, by: Scalar, sign: int = 1) -> Handle:
-    """``input + sign * by * other``: f16 and bf16 are rounded once."""
-    kind, terms = floats(op, input, beside(input, other, op))
-    if kind.is_half:
-        return (terms[0] + terms[1] * (sign * by))._as(kind)
-    term = scaled(op, input, other, by)
+    """``input + sign * by * other``. Of floats all are rounded to the result's type first, ``by``
+    too, and the sum once.
+    """
+    y = beside(input, other, op)
+    if input.dtype.is_float or y.dtype.is_float:
+        kind, (first, second) = floats(op, input, y)
+        return (first + second * (sign * representable(by, kind, op)))._as(kind)
+    term = scaled(op, input, y, by)
     return input + term if sign > 0 else input - term
 
 
