@@ -127,6 +127,19 @@ def test_ends_of_types_have_the_values_that_pytorch_gives_them(name):
     same(*EXTREMES[name])
 
 
+@pytest.mark.parametrize("dtype", ["f16", "f32", "f64"])
+@pytest.mark.parametrize("rows", [1, 3, 50])
+def test_nan_as_a_bound_gives_nan_in_kernels_too(rows, dtype):
+    x = Tensor(np.tile(X, (rows, 1))).cast(dtype)
+    for bounded in (x.maximum(np.nan), x.minimum(np.nan), x.clamp(0, np.nan), (x + 1).clamp(np.nan)):
+        assert np.isnan(bounded.numpy()).all()
+
+
+def test_gradient_of_rrelu_at_zero_is_its_slope():
+    found = tg.grad(lambda x: x.rrelu(0.1, 0.3).sum())(Tensor(np.float32([-1, 0, 1])))
+    same(found, np.float32([0.2, 0.2, 1]))
+
+
 def test_numpy_reads_a_parameter_as_its_values():
     layer = tg.nn.Linear(3, 2)
     layer.load({"weight": X[:2, :3], "bias": X[0, :2]})

@@ -255,14 +255,20 @@ def _same(function: Function) -> Function:
 
 def _is_module(value: object) -> TypeGuard[Module]:
     """True for a Module of ours; layers are not imported for that."""
-    nn = sys.modules.get(f"{__package__}.nn.module")
-    return nn is not None and isinstance(value, nn.Module)
+    return _is_of(value, f"{__package__}.nn.module")
 
 
 def is_torch_module(value: object) -> bool:
     """True for a ``torch.nn.Module``; PyTorch is not imported for that."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.nn.Module)
+    return _is_of(value, "torch.nn")
+
+
+def _is_of(value: object, home: str) -> bool:
+    """True for a value of the class ``Module`` of a module, if that is there: another thread may
+    be about to import it.
+    """
+    kind = getattr(sys.modules.get(home), "Module", None)
+    return kind is not None and isinstance(value, kind)
 
 
 def _from_torch(module: object, examples: Sequence[object], name: str) -> Model:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import nan
+
 from tunegrad.errors import InternalError
 from tunegrad.ir.dtypes import F32, I8, I16, I32, U8, U8X4, U16, DType
 from tunegrad.ir.expr import Op
@@ -385,6 +387,8 @@ def _extreme(to: LlvmValues, op: Op, a: list[str], s: VType) -> str:
     constant = [not x.startswith("%") for x in a]
     if any(constant) and not all(constant):
         x, c = (a[1], a[0]) if constant[0] else (a[0], a[1])
+        if c == literal(nan, s):
+            return c
         held = to.named(f"fcmp {greater} {ty} {x}, {c}")
         return to.named(f"select {mask} {held}, {ty} {x}, {ty} {c}")
     old, new = a

@@ -109,7 +109,7 @@ def prelu(input: Handle, weight: TensorLike) -> Handle:
 @floating
 def rrelu(input: Handle, lower: float = 1 / 8, upper: float = 1 / 3) -> Handle:
     """input where positive, else input by the mean of the two slopes, as in inference."""
-    return where(input >= 0, input, input * ((lower + upper) / 2))
+    return where(input > 0, input, input * ((lower + upper) / 2))
 
 
 def _elu_vjp(g: Handle, y: Handle, input: Handle, alpha: float = 1.0) -> Handle:
