@@ -131,7 +131,12 @@ def test_ends_of_types_have_the_values_that_pytorch_gives_them(name):
 @pytest.mark.parametrize("rows", [1, 3, 50])
 def test_nan_as_a_bound_gives_nan_in_kernels_too(rows, dtype):
     x = Tensor(np.tile(X, (rows, 1))).cast(dtype)
-    for bounded in (x.maximum(np.nan), x.minimum(np.nan), x.clamp(0, np.nan), (x + 1).clamp(np.nan)):
+    for bounded in (
+        x.maximum(np.nan),
+        x.minimum(np.nan),
+        x.clamp(0, np.nan),
+        (x + 1).clamp(np.nan),
+    ):
         assert np.isnan(bounded.numpy()).all()
 
 
