@@ -1,5 +1,7 @@
 """Products in tile registers: from the action to the program, and what that computes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -22,6 +24,7 @@ from tunegrad.ir.program import (
 )
 from tunegrad.opts import Schedule, Space
 from tunegrad.opts.actions import Tensorcore
+from tunegrad.render.llvm import render_llvm
 
 TARGET = tiled(2)
 CUT = "tile(axis=a, size=16) tile(axis=b, size=16) tile(axis=ra, size=16) "
@@ -192,3 +195,16 @@ def test_operands_that_registers_hold_are_loaded_before_the_first_product():
     _, program = lowered(gemm(64, 64, 64, constant=True), PACKED)
     moves = [type(i) for i in walk(program.body) if isinstance(i, TileLoad | TileMul)]
     assert moves == [TileLoad] * 4 + [TileMul] * 4
+
+
+def test_packed_tiles_are_asked_for_ahead_line_by_line():
+    """A hint of each row of the weights' tiles, and of no other operand's."""
+    kernel = gemm(64, 96, 64, constant=True)
+    _, program = lowered(kernel, f"{PACKED} prefetch(param=p2, distance=4096)")
+    ahead = {i.buffer: i.prefetch for i in walk(program.body) if isinstance(i, TileLoad)}
+    assert ahead == {"p1": 0, "p2.load": 4096}
+    tiles = sum(isinstance(i, TileLoad) and i.prefetch > 0 for i in walk(program.body))
+    amx = replace(TARGET, features=("+amx-bf16", "+amx-tile"))
+    assert render_llvm(program, amx).count("call void @llvm.prefetch") == 16 * tiles
+    got, (want, _) = result(kernel, program, integers=True)
+    np.testing.assert_array_equal(got, want)

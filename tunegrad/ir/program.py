@@ -342,7 +342,8 @@ class TileLoad:
     """Tile register ``tile`` = ``buffer[offset]``, for ``row`` in ``rows`` and ``lane`` in
     ``vtype.lanes``.
 
-    Neighbours along ``lane`` are neighbours in memory, rows some elements apart.
+    Neighbours along ``lane`` are neighbours in memory, rows some elements apart. ``prefetch`` asks
+    for the cache line so many bytes behind each row; a hint without meaning.
     """
 
     tile: int
@@ -352,6 +353,7 @@ class TileLoad:
     row: str
     lane: str
     rows: int
+    prefetch: int = 0
 
     def line(self, row: int) -> Load:
         """The load of one row."""
@@ -589,8 +591,9 @@ def _group_line(i: Instr) -> str:
             return f"tiles {unit} rows {' '.join(map(str, rows))}"
         case TileZero(tile):
             return f"tile{tile} = 0"
-        case TileLoad(tile, buffer, offset, t, row, lane, rows):
-            return f"tile{tile} = {buffer}[{offset}] {t} lane {lane} rows {row}:{rows}"
+        case TileLoad(tile, buffer, offset, t, row, lane, rows, ahead):
+            hint = f" prefetch {ahead}" if ahead else ""
+            return f"tile{tile} = {buffer}[{offset}] {t} lane {lane} rows {row}:{rows}{hint}"
         case TileMul(tile, a, b, unit):
             return f"tile{tile} += tile{a} * tile{b} {unit}"
         case TileStore(tile, buffer, offset, t, row, lane, rows):

@@ -640,7 +640,7 @@ class _Renderer(LlvmValues):
         elif step == 1:
             offset = i.offset.at({i.lane: 0})
             if i.prefetch:
-                self._prefetch(self.address(i.buffer, offset), i.prefetch)
+                self.prefetch(self.address(i.buffer, offset), i.prefetch)
             mask = None if i.mask is None else self.value(i.mask)
             raw = self.load_vector(i.buffer, offset, dtype, lanes, mask)
             self.bind(i.id, i.vtype, self.from_memory(raw, i.vtype))
@@ -650,12 +650,6 @@ class _Renderer(LlvmValues):
             self.bind(i.id, i.vtype, self.from_memory(self._strided(i, step), i.vtype))
         else:
             self.bind(i.id, i.vtype, self.from_memory(self._gather(i), i.vtype))
-
-    def _prefetch(self, address: str, ahead: int) -> None:
-        line = self.fresh()
-        self.emit(f"{line} = getelementptr i8, ptr {address}, i64 {ahead}")
-        self.declared.add("void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)")
-        self.emit(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 3, i32 1)")
 
     def _splat_load(self, i: ir.Load, lanes: int) -> str:
         dtype = i.vtype.dtype

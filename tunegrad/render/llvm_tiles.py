@@ -89,7 +89,9 @@ class Tiles:
         self._emit("tilezero", str(i.tile))
 
     def load(self, i: TileLoad) -> None:
-        self._move("tileloadd64", i)
+        address, step = self._move("tileloadd64", i)
+        for row in range(i.rows if i.prefetch else 0):
+            self.values.prefetch(address, i.prefetch + row * step)
 
     def store(self, i: TileStore) -> None:
         self._move("tilestored64", i)
@@ -97,10 +99,12 @@ class Tiles:
     def multiply(self, i: TileMul) -> None:
         self._emit(_PRODUCTS[i.unit.factors], *map(str, (i.tile, i.a, i.b)))
 
-    def _move(self, name: str, i: TileLoad | TileStore) -> None:
-        step = i.offset.coefficient(i.row) or 0
+    def _move(self, name: str, i: TileLoad | TileStore) -> tuple[str, int]:
+        """Move the rows of a register; the address of the first, and bytes from one to the next."""
+        step = (i.offset.coefficient(i.row) or 0) * i.vtype.dtype.itemsize
         address = self.address(i.buffer, i.offset.at({i.row: 0, i.lane: 0}))
-        self._emit(name, str(i.tile), address, str(step * i.vtype.dtype.itemsize))
+        self._emit(name, str(i.tile), address, str(step))
+        return address, step
 
     def _emit(self, name: str, *values: str) -> None:
         self.values.emit(self._code(name, *values))

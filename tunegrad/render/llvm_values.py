@@ -141,6 +141,13 @@ class LlvmValues:
     def emit(self, text: str) -> None:
         """Appends an instruction."""
 
+    def prefetch(self, address: str, ahead: int) -> None:
+        """Ask for the cache line so many bytes behind an address."""
+        line = self.fresh()
+        self.emit(f"{line} = getelementptr i8, ptr {address}, i64 {ahead}")
+        self.declared.add("void @llvm.prefetch.p0(ptr, i32 immarg, i32 immarg, i32 immarg)")
+        self.emit(f"call void @llvm.prefetch.p0(ptr {line}, i32 0, i32 3, i32 1)")
+
     def number(self) -> int:
         self.count += 1
         return self.count

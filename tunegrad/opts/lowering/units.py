@@ -473,4 +473,5 @@ class Tiles:
                 f"{self.loops.unit}: {x.param} does not lie in rows along {lane}; stage it"
             )
         vtype = ir.VType(x.dtype, self.tree.loop(lane).extent)
-        self.b.add(ir.TileLoad(tile, buffer, at, vtype, row, lane, rows))
+        ahead = values.ahead.get(x.param, 0)
+        self.b.add(ir.TileLoad(tile, buffer, at, vtype, row, lane, rows, ahead))

@@ -25,7 +25,16 @@ from tunegrad.lazy import dataclass
 
 from ..actions import Action, Pad, Reorder, Stage, Tensorcore, Upcast
 from ..decisions import Recorder
-from .analysis import Access, Levels, Sketch, axis_of, memory_hints, on_threads, output_stride
+from .analysis import (
+    Access,
+    Levels,
+    Sketch,
+    ahead_of,
+    axis_of,
+    memory_hints,
+    on_threads,
+    output_stride,
+)  # fmt: skip
 from .contraction import Contraction
 
 _MOST = 4
@@ -93,7 +102,11 @@ class _Product(Sketch):
         around = m.groups if first is m else []  # once, where all of n is met in between
         made += self._staged(p.a, outer, inner, [m.own, k1], around)
         made += self._staged(p.b, outer, inner, [k1, n.own], [a.name for a in p.both])
-        return (*made, *memory_hints(self.kernel, self.target, ask))
+        packed = [x for x in (p.a, p.b) if x.role == "const"]
+        for x in packed:
+            made += ahead_of(x, self.target, ask)
+        asked = [x.param for x in packed]
+        return (*made, *memory_hints(self.kernel, self.target, ask, packed=asked))
 
     # sizes
 
