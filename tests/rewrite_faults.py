@@ -51,6 +51,7 @@ def _function(fault: Fault) -> FunctionType:
         found = inspect.getattr_static(found, part)
         found = found.fget if isinstance(found, property) else found
     found = found.__func__ if isinstance(found, staticmethod) else found
+    found = inspect.unwrap(found) if callable(found) else found  # of what is remembered
     assert isinstance(found, FunctionType), fault
     return found
 
@@ -64,6 +65,7 @@ def _changed(function: FunctionType, fault: Fault) -> CodeType:
     planted = made[function.__name__]
     planted = planted.fget if isinstance(planted, property) else planted
     planted = planted.__func__ if isinstance(planted, staticmethod) else planted
+    planted = inspect.unwrap(planted) if callable(planted) else planted
     assert isinstance(planted, FunctionType)
     return planted.__code__
 
@@ -85,7 +87,7 @@ def planted(fault: Fault) -> Iterator[None]:
 def _forget() -> None:
     """Clear all that functions of kernels and of indices remember."""
     for name, module in [*sys.modules.items()]:
-        if name.startswith(("tunegrad.ir.", "tunegrad.opts.")):
+        if name.startswith(("tunegrad.ir.", "tunegrad.opts.", "tunegrad.planning.")):
             for found in vars(module).values():
                 if callable(clear := getattr(found, "cache_clear", None)):
                     clear()

@@ -391,9 +391,10 @@ def quantised_layers(
         names = planning.allowed(use.kernel, settings.numerics)
         known = {o.name: o.stored_ms or o.parts_ms for o in tried.get(use.key, ())}
         each = []
-        for name in (
-            v for v in names if v == DIRECT or (runs_on(v, target) and not multiplies_bytes(v))
-        ):
+        for name in names:
+            other = not multiplies_bytes(name) or name == runs or known.get(name)
+            if name != DIRECT and not (other and runs_on(name, target)):
+                continue
             ms, said = known.get(name), "measured"
             if ms is None:
                 ms, said = 1e3 * planning.variant_s(use.kernel, name, target), "expected"
