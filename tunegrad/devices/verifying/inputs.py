@@ -151,8 +151,8 @@ what is less than its normal numbers.
 
 _OFTEN = 64
 _MEETINGS = 128
-"""Places where special elements of all parameters meet, an eighth of all at most. At 31 of them two
-are the same infinity in some 90 of 100 sets, at 128 in all but one of 3,000.
+"""Places where special elements of parameters of one size meet, an eighth of all at most. At 31 of
+them two are the same infinity in nine of ten sets, at 128 in all but one of 3,000.
 """
 
 _TABLE = 1 << 16
