@@ -44,7 +44,7 @@ from .llvm_values import (
     suffix_of,
     transposition,
 )
-from .math import definitions
+from .math import FUNCTIONS, definitions
 
 _COMPARE = {
     Op.LT: ("olt", "slt", "ult"), Op.EQ: ("oeq", "eq", "eq"), Op.NE: ("une", "ne", "ne")
@@ -53,10 +53,6 @@ _COMPARE = {
 
 _STEPPING = frozenset((Op.ROUND, Op.ADD, Op.SUB))
 """Operations that quantise, and take off what was added."""
-
-_MATH = frozenset(
-    (Op.EXP, Op.LOG, Op.LOG2, Op.LOG10, Op.TANH, Op.ERF, Op.SIN, Op.COS, Op.TAN, Op.POW)
-)
 
 ALIGN = 64
 """Bytes that parameters and scratch are aligned to, at least."""
@@ -943,7 +939,7 @@ class _Renderer(LlvmValues):
             return self.named(
                 f"{'fcmp' if s.dtype.is_float else 'icmp'} {kind} {ty} {a[0]}, {a[1]}"
             )
-        if op in _MATH:
+        if op in FUNCTIONS:
             return self._math(op, a, s)
         if op is Op.PAIR:
             return llvm_operations.pair_of(self, a, s)

@@ -364,16 +364,17 @@ class Tiles:
         """
         rows = {self._of(self.loops.m, p): self._height(p) for p in self.sums}
         columns = {self._of(self.loops.n, p) for p in self.sums}
-        if len(self.sums) + len(rows) + len(columns) <= self.loops.unit.registers:
-            found = Counter(rows.values())
-            found[self.loops.unit.shape[2]] += len(columns)
-        elif len(rows) >= len(columns):
-            found = Counter(set(rows.values()))
-            found[self.loops.unit.shape[2]] += len(columns)
-        else:
-            found = Counter(rows.values())
-            found[self.loops.unit.shape[2]] += 1
+        each, columns_stay = self._all_fit, len(rows) >= len(columns)
+        found = Counter(rows.values() if each or not columns_stay else set(rows.values()))
+        found[self.loops.unit.shape[2]] += len(columns) if each or columns_stay else 1
         return found
+
+    @property
+    def _all_fit(self) -> bool:
+        """True if registers hold the tiles of both operands beside the sums."""
+        sides = self.loops.m, self.loops.n
+        tiles = {(side, self._of(side, p)) for side in sides for p in self.sums}
+        return len(self.sums) + len(tiles) <= self.loops.unit.registers
 
     def _of(self, side: str, p: Point) -> Point:
         """The part of a point that an operand depends on: tiles with the same one share its own."""
@@ -443,8 +444,7 @@ class Tiles:
                 held[key] = self._take(rows, taken)
                 self._load(values, sides[key[0]], key[0], held[key], rows, (*p, *steps))
 
-        count = len({key for _, reads in todo for key in reads})
-        if len(self.sums) + count <= self.loops.unit.registers:
+        if self._all_fit:
             for p, reads in todo:
                 for key in reads:
                     load(p, key)

@@ -375,11 +375,11 @@ def tiles(rows: int, vectors: int, registers: int, parts: int = 1) -> list[tuple
 class Sweep:
     """A full sweep of the axes of a product by a register tile, ``fmas`` multiply-adds a cycle.
 
-    Tiles of at most ``ways`` rows come first, then those of at most ``held`` vectors, which the
-    second cache holds. A tile of more than ``near`` vectors reads them from there, each in the time
-    of ``far`` multiply-adds. The sweep is split over ``threads`` by the tiles of an axis, that of
-    the lanes where it is ``shared`` so, or by one of the ``others``' extents. A tile may hold
-    several of ``above`` such rows.
+    Tiles of at most ``ways`` rows come first, then those of at most ``held`` vectors, whose panel
+    takes half of the second cache. A tile of more than ``near`` vectors reads them from there, each
+    in the time of ``far`` multiply-adds. The sweep is split over ``threads`` by the tiles of an
+    axis, that of the lanes where it is ``shared`` so, or by one of the ``others``' extents. A tile
+    may hold several of ``above`` such rows.
     """
 
     rows: int
@@ -1202,13 +1202,17 @@ def _is_dense(o: Operands, x: Access, reduce: Axis) -> bool:
     return 0 < step < 2 * o.lane.extent and near
 
 
+def _step_bytes(o: Operands, x: Access) -> int:
+    """Bytes between two steps of the longest reduction; 0 without one."""
+    stride = x.stride(o.longest.name) if o.reduces else None
+    return (stride or 0) * o.kernel.param(x.param).dtype.itemsize
+
+
 def _misses(o: Operands, x: Access, tile: tuple[int, int]) -> bool:
     """True if every step of a tile waits for a line of the lanes' operand: one set of the first
     cache should hold them all, and they are pages apart, or the second cache does not hold them.
     """
-    if not o.reduces:
-        return False
-    step = (x.stride(o.longest.name) or 0) * o.kernel.param(x.param).dtype.itemsize
+    step = _step_bytes(o, x)
     places = PAGE // gcd(PAGE, step)
     far = places == 1 or x.nbytes >= o.target.l2_bytes
     short = tile[0] * tile[1] < _MISS * o.target.fmas_per_cycle
@@ -1227,14 +1231,13 @@ _MANY = 64
 
 def _pays(o: Operands, x: Access, tile: tuple[int, int]) -> bool:
     """True if many tiles of rows read a large operand of the lanes whose steps are lines apart:
-    with two multiply-adds a cycle the first cache's prefetcher keeps up with a copy alone. Without
-    over with it: 1.14 to 1.22 for 1 MiB in steps of 1 and 4 KiB (Emerald Rapids).
+    with two multiply-adds a cycle the first cache's prefetcher keeps up with a copy alone. Time
+    without a copy over time with one: 1.14 to 1.22 for 1 MiB in steps of 1 and 4 KiB (Emerald
+    Rapids).
     """
-    if not o.reduces:
-        return False
-    step = (x.stride(o.longest.name) or 0) * o.kernel.param(x.param).dtype.itemsize
     large = 2 * x.nbytes >= o.target.l2_bytes and o.reused and len(o.reduces) == 1
-    return o.target.fmas_per_cycle > 1 and large and step > _LINE and o.rows >= _MANY * tile[0]
+    far = _step_bytes(o, x) > _LINE
+    return o.target.fmas_per_cycle > 1 and large and far and o.rows >= _MANY * tile[0]
 
 
 def _panel_places(o: Operands, x: Access, nest: Nest, tile: tuple[int, int]) -> list[str]:
