@@ -435,6 +435,11 @@ FAULTS = (
           "odd = _EXACT_OVER // 4", "odd = _EXACT_OVER // 12", "in halves"),
     Fault("a term in halves has the other sign", "variants.winograd:_combine_integers",
           "Op.ADD if other == minus else Op.SUB", "Op.ADD", "in halves"),
+    # windows in rows
+    Fault("places of a row are those of its last loop", "variants.convolutions:windows",
+          "k.index // step % extent", "k.index % extent", "windows in rows"),
+    Fault("neighbours' channels begin where pixels do", "variants.convolutions:_flat",
+          "* count + both.index", "+ both.index", "windows in rows"),
     # graphs
     Fault("any number times anything is it", "folding:_map_rules",
           "op is Op.MUL and 1 in values and not n.dtype.is_half",

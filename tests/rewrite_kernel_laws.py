@@ -408,6 +408,31 @@ def in_halves(rng: random.Random) -> None:
     assert min(found.count("halves"), found.count("exact_winograd4")) > 3, found
 
 
+def in_rows(rng: random.Random) -> None:
+    """What windows of bytes read, laid in rows, has the same sums with the weights: of any window,
+    channels, padding and stride.
+    """
+    drawn, found = np.random.default_rng(rng.randrange(1 << 30)), 0
+    for case in range(16):
+        channels, outputs = (4, 8, 12, 64)[case // 2 % 4], rng.choice((3, 8))
+        window = rng.choice(((3, 3), (1, 4), (5, 2), (7, 7), (7, 7)))
+        shape = rng.randint(1, 2), rng.randint(7, 9), rng.randint(7, 9), channels
+        w = drawn.integers(-128, 128, (outputs, channels, *window), np.int8)
+        x = Tensor.input("x", shape, "u8").permute(0, 3, 1, 2).cast("i32")
+        if case % 2:
+            x = x - Tensor.constant(np.array(3, np.uint8)).cast("i32")
+        padding, stride = rng.randrange(min(window)), rng.choice((1, 2))
+        y = x.conv2d(Tensor.constant(w).cast("i32"), padding=padding, stride=stride)
+        plan = schedule(fold_constants(quad_dots((y.permute(0, 2, 3, 1).node,), VNNI)))
+        inputs = {"x": drawn.integers(0, 256, shape, np.uint8)}
+        (want,) = run_schedule(plan, inputs)
+        for kernel in [k for k, _ in plan.kernels().values() if "windows" in variants_of(k)]:
+            (got,) = run_schedule(_verified(plan, kernel, "windows"), inputs)
+            assert (got == want).all(), f"windows of {kernel}"
+            found += 1
+    assert found > 3, found
+
+
 def digits(rng: random.Random) -> None:
     """Integers of a sum of bytes have the digits that validation draws them with, and no fewer."""
     for _ in range(200):
@@ -585,6 +610,6 @@ def terms(rng: random.Random) -> None:
 KERNEL_LAWS: dict[str, Law] = {
     "merged": merged, "divided": divided, "parts": parts, "canonical": canonical,
     "convolutions": convolutions, "splits": splits, "terms": terms,
-    "on floats": on_floats, "in halves": in_halves,
+    "on floats": on_floats, "in halves": in_halves, "windows in rows": in_rows,
     "digits": digits, "tiles of steps": tiles_of_steps, "steps": steps,
 }  # fmt: skip
