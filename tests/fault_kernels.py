@@ -21,10 +21,14 @@ from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.trial import Measurement, Policy, Status
 
-__all__ = ["CASES", "TARGET", "Case", "is_caught", "measured", "measured_as"]
+__all__ = ["CASES", "TARGET", "Case", "OutOfTimeError", "is_caught", "measured", "measured_as"]
 
 TARGET = host_target(2)
 _QUICK = Policy(min_samples=3, max_samples=5, budget_s=0.005, timeout_s=5.0)
+
+
+class OutOfTimeError(AssertionError):
+    """The machine, which was busy or stopped, ended a measurement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +231,8 @@ def measured_as(device: DeviceMeasurer, kernel: Kernel, actions: str) -> Measure
         [Candidate(kernel.key, Payload(kernel, actions, CpuDevice(TARGET)))], _QUICK
     )
     assert outcome is not None
+    if outcome.measurement.status is Status.TIMED_OUT:  # no fault here makes code that goes on
+        raise OutOfTimeError(outcome.measurement.error)
     return outcome.measurement
 
 

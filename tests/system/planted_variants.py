@@ -5,6 +5,7 @@ default schedules.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from random import Random
 
 from tunegrad.compiling import Payload, candidate
@@ -26,6 +27,7 @@ define void @{name}(ptr %buffers, ptr %workspace, i64 %tid, ptr %team) {{
 """
 
 
+@cache  # a worker asks for each candidate, and has some seconds for it
 def parts(variant: str) -> set[str]:
     """The kernels of a variant of the convolutions of ``test_variants_tune`` that no other variant
     has.

@@ -38,8 +38,10 @@ sizes = [64, 64, 48]
 def bench_here(
     hooks: Hooks = HOOKS, threads: int = THREADS, of: Callable[[int], Device] = host_device
 ) -> Iterator[LocalBench]:
-    """A bench as a session on this machine has it."""
-    with DeviceMeasurer(of(threads), hooks, Limits()) as device:
+    """A bench as a session on this machine has it, with time to compile on a busy one: sessions
+    compile again what was late.
+    """
+    with DeviceMeasurer(of(threads), hooks, Limits(compile_s=60.0, worker_start_s=110.0)) as device:
         bench = LocalBench(
             device.device, device.compile, partial(expected_of, device), device.limits
         )

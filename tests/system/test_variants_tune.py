@@ -24,6 +24,7 @@ import tunegrad as tg
 from tunegrad.config import ModelSpec, Numerics, TuneSettings
 from tunegrad.db import Decision, Evidence, Store, open_store
 from tunegrad.devices.host.facts import fingerprint, host_target
+from tunegrad.errors import CandidateTimeout
 from tunegrad.events import CandidateMeasured, WinnerPromoted
 from tunegrad.explain import Asked, explain
 from tunegrad.frontend import Tensor
@@ -258,9 +259,18 @@ class MadeUp:
         raise AssertionError("no variant failed")
 
 
-def settled(store: Store, measure: Measure, **more: Any) -> dict[str, str]:
+class NothingRuns(MadeUp):
+    """One on which a busy machine ends every model."""
+
+    def ready(self, *_: object) -> None:
+        raise CandidateTimeout("over 10 s")
+
+
+def settled(
+    store: Store, measure: Measure, kind: type[MadeUp] = MadeUp, **more: Any
+) -> dict[str, str]:
     candidates = candidates_of(workload(), here(), store, measure)
-    track = MadeUp({g.keys[0]: candidates.seconds(g) for g in candidates.groups})
+    track = kind({g.keys[0]: candidates.seconds(g) for g in candidates.groups})
     models: Any = SimpleNamespace(store=store, here=here())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(choosing, "_track", lambda *_: track)
@@ -285,6 +295,12 @@ def test_whole_models_that_take_longer_than_there_is_time_for_are_not_run(store:
     measure = seconds(direct=0.5, winograd2=1e-3, winograd4=1e-2)
     picks = settled(store, measure, deadline_s=monotonic() + 5)
     assert picks == {k.key: "winograd2" for k in convolutions()}
+    assert variant_rows(store) == []
+
+
+def test_a_variant_that_met_nothing_since_no_model_ran_is_not_picked(store: Store) -> None:
+    measure = seconds(direct=1e-2, winograd2=1e-3, winograd4=1e-2)
+    assert set(settled(store, measure, NothingRuns).values()) == {DIRECT}
     assert variant_rows(store) == []
 
 

@@ -101,6 +101,18 @@ EXTREMES = {
         Tensor(np.float32([1, 2])).addcdiv(Tensor(np.float16([1, 1])), Tensor(np.float16([3, 7]))),
         np.float32([1, 2]) + np.float32([1, 1]) / np.float32([3, 7]),
     ),
+    "addcdiv of the largest": (
+        Tensor(np.float32([3e38])).addcdiv(
+            Tensor(np.float32([3e38])), Tensor(np.float32([-0.5])), value=0.5
+        ),
+        np.float32([0]),
+    ),
+    "addcmul of the largest": (
+        Tensor(np.float32([3e38])).addcmul(
+            Tensor(np.float32([3e38])), Tensor(np.float32([-2])), value=0.5
+        ),
+        np.float32([0]),
+    ),
     "fmod": (Tensor(LAST).fmod(3), np.int8([-2, 1, -1, 2])),
     "fmod by a float": (Tensor(LAST).fmod(3.0), np.float32([-2, 1, -1, 2])),
     "fmod of a float": (Tensor(np.float32([5, -200])).fmod(Tensor(LAST[:1])), np.float32([5, -72])),

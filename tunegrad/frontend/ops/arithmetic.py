@@ -210,8 +210,8 @@ def addcmul(
     """``input + value * tensor1 * tensor2``."""
     one, two = _in_one_type("addcmul", input, tensor1, tensor2)
     if one.dtype.is_half:  # which are rounded once
-        return (input._wide() + one._wide() * two._wide() * value)._as(one.dtype)
-    return input + scaled("addcmul", input, one * two, value, "value")
+        return (input._wide() + one._wide() * value * two._wide())._as(one.dtype)
+    return input + scaled("addcmul", input, one, value, "value") * two
 
 
 @operation
@@ -221,8 +221,8 @@ def addcdiv(
     """``input + value * tensor1 / tensor2``."""
     one, two = _in_one_type("addcdiv", input, tensor1, tensor2)
     if one.dtype.is_half:
-        return (input._wide() + one._wide() / two._wide() * value)._as(one.dtype)
-    return input + one / two * value
+        return (input._wide() + one._wide() * value / two._wide())._as(one.dtype)
+    return input + one * value / two
 
 
 @operation

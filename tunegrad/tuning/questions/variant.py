@@ -214,9 +214,10 @@ def choose_variants(
     ``actions`` by kernel key.
 
     Kernels without actions run as the store or their defaults have them. Where ``deadline_s``
-    leaves no time for whole models, or they do not run, the favourites are picked, and nothing is
-    settled. A variant that ends a race, alone and twice, has a row that says it; actions that do so
-    end the race, and are found where schedules are raced.
+    leaves no time for whole models the favourites are picked, and where these do not run, or the
+    machine ends them, what stands: one of the favourites may be to blame. Nothing is settled then.
+    A variant that ends a race, alone and twice, has a row that says it; actions that do so end the
+    race, and are found where schedules are raced.
     """
     groups = {g.keys[0]: g for g in candidates.groups if g.others or g.stands != DIRECT}
     both_s = sum(
@@ -231,15 +232,15 @@ def choose_variants(
         rows.failed(texts[key], variant, failure)
 
     choices = [Choice(key, g.stands, g.others) for key, g in groups.items()]
+    picks = candidates.favourites | {key: g.stands for g in groups.values() for key in g.keys}
     try:
         found = race(choices, _track(candidates, groups, models, actions, blamed), deadline_s)
     except CandidateFailure:
-        return candidates.favourites
-    picks = dict(candidates.favourites)
+        return picks
     for first, group in groups.items():
         met = found.get(first)
-        won = met.alternative if met is not None and met.won else group.stands
-        picks |= dict.fromkeys(group.keys, won)
+        if met is not None and met.won:
+            picks |= dict.fromkeys(group.keys, met.alternative)
         for key in group.keys:
             if group.stands != DIRECT:
                 rows.stands(texts[key], group.stands, (candidates.seconds(group)[group.stands],))
