@@ -1352,7 +1352,7 @@ EXTREME = [
     "And", "Or", "Xor", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot", "Min", "Max",
     "Clip", "Where", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Slice",
     "Concat", "Split", "Tile", "Expand", "Trilu", "ReverseSequence", "Compress",
-    "ReduceMax", "ReduceMin", "ArgMax", "ArgMin",
+    "ReduceMax", "ReduceMin", "ArgMax", "ArgMin", "ThresholdedRelu", "Shrink", "LeakyRelu", "PRelu",
 ]  # fmt: skip
 """Operators that are exact of NaN, infinities and the ends of types. Left out is what ONNX does not
 define: floats as integers, integers divided, and the greatest of windows with NaN.

@@ -158,6 +158,19 @@ def test_power_of_a_half_is_no_root(power: float) -> None:
     assert not np.signbit(made[1])
 
 
+BEYOND: dict[str, list[float]] = {
+    "ThresholdedRelu": [0, 0, np.inf, 3e38, 0], "Shrink": [0, -np.inf, np.inf, 3e38, 0],
+    "HardSwish": [np.nan, np.nan, np.inf, 3e38, -0.0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", BEYOND)
+def test_nan_and_the_largest_have_the_values_that_onnx_defines(op: str) -> None:
+    inputs = {"x": np.float32([np.nan, -np.inf, np.inf, 3e38, -0.0])}
+    (made,) = found(proto(op, inputs), inputs)
+    np.testing.assert_allclose(made, np.float32(BEYOND[op]), rtol=1e-6)
+
+
 def test_codes_are_moved_and_nothing_else() -> None:
     x = np.arange(12).reshape(3, 4).astype(np.float32).astype(ml_dtypes.float8_e4m3fn)
     agree(proto("Transpose", {"x": x}), {"x": x})

@@ -184,11 +184,16 @@ def _sign(x: Tensor) -> Tensor:
     return where(x != x, x, x.sign()) if x.dtype.is_float else x.sign()
 
 
+def _hard_swish(x: Tensor) -> Tensor:
+    """Finite where x is, unlike PyTorch's."""
+    return x * (x * (1 / 6) + 0.5).clamp(0.0, 1.0)
+
+
 _UNARY: dict[str, Callable[[Tensor], Tensor]] = {
     "Abs": Tensor.abs, "Acos": Tensor.acos, "Acosh": Tensor.acosh, "Asin": Tensor.asin,
     "Asinh": Tensor.asinh, "Atan": Tensor.atan, "Atanh": Tensor.atanh,
     "BitwiseNot": Tensor.bitwise_not, "Ceil": Tensor.ceil, "Cos": Tensor.cos, "Cosh": Tensor.cosh,
-    "Erf": Tensor.erf, "Exp": Tensor.exp, "Floor": Tensor.floor, "HardSwish": Tensor.hardswish,
+    "Erf": Tensor.erf, "Exp": Tensor.exp, "Floor": Tensor.floor, "HardSwish": _hard_swish,
     "IsNaN": Tensor.isnan, "Log": Tensor.log, "Mish": Tensor.mish, "Neg": Tensor.neg,
     "Not": Tensor.logical_not, "Reciprocal": Tensor.reciprocal, "Relu": Tensor.relu,
     "Round": Tensor.round, "Sigmoid": Tensor.sigmoid, "Sign": _sign, "Sin": Tensor.sin,
@@ -236,7 +241,7 @@ def _clip(n: NodeView) -> Tensor:
 
 def _shrink(n: NodeView) -> Tensor:
     x, bias, edge = n(0), n.get("bias", 0.0), n.get("lambd", 0.5)
-    return where(x < -edge, x + bias, where(x > edge, x - bias, x * 0)).cast(x.dtype)
+    return where(x < -edge, x + bias, where(x > edge, x - bias, 0)).cast(x.dtype)
 
 
 def _isinf(n: NodeView) -> Tensor:
@@ -276,7 +281,7 @@ ELEMENTWISE: dict[str, Callable[[NodeView], Any]] = {
     "Sum": _many(Tensor.add),
     "SwiGLU": lambda n: n(0) * (n(0) * n.get("alpha", 1.0)).sigmoid() * n(1),
     "Swish": lambda n: n(0) * (n(0) * n.get("alpha", 1.0)).sigmoid(),
-    "ThresholdedRelu": lambda n: where(n(0) > n.get("alpha", 1.0), n(0), n(0) * 0),
+    "ThresholdedRelu": lambda n: where(n(0) > n.get("alpha", 1.0), n(0), 0),
     "Where": lambda n: where(n(0), n(1), n(2)),
 }  # fmt: skip
 
