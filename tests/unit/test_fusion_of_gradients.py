@@ -100,3 +100,22 @@ def test_gradient_of_a_bias_adds_up_what_flows_on() -> None:
 
     slopes = tg.grad(total, (0, 1))(Tensor.input("b", (16,)), w0)
     assert sorted(sums(*slopes)) == [16, 16, 16]
+
+
+def test_products_read_what_a_relu_gives_and_compute_none() -> None:
+    """The slope of a relu is read off its result, so that what it is taken of has no memory."""
+    x, *weights = (Tensor.input(n, (16, 16)) for n in ("x", "w0", "w1"))
+
+    def loss(w0: Tensor, w1: Tensor) -> Tensor:
+        return (((x @ w0).relu() @ w1) ** 2).mean()
+
+    made = schedule(tuple(s.node for s in tg.grad(loss, argnums=(0, 1))(*weights)))
+    products = [r for x in made.launches for r in x.kernel.reduces]
+    assert len(products) == 5
+    assert not any("max" in str(r.expr) for r in products)
+
+
+def test_slope_of_a_relu_is_one_where_its_argument_is_no_number() -> None:
+    x = np.array([-1, -0.0, 0, 2, np.nan, np.inf], np.float32)
+    found = tg.grad(lambda x: x.relu().sum())(x).numpy()
+    np.testing.assert_array_equal(found, [0, 0, 0, 1, 1, 1])

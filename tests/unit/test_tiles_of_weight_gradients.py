@@ -105,12 +105,16 @@ _TWO = replace(AVX512, arch="sapphirerapids", fmas_per_cycle=2, l2_bytes=2 << 20
 """A core with two multiply-adds a cycle."""
 
 
-def product(rows: int, columns: int, terms: int, crossed: bool = False) -> Kernel:
-    """Of matrices as they lie, and where ``crossed`` of the first one transposed."""
+def product(
+    rows: int, columns: int, terms: int, crossed: bool = False, turned: bool = False
+) -> Kernel:
+    """Of matrices as they lie; of the first one transposed where ``crossed``, of the other one
+    where ``turned``.
+    """
     x = Tensor.input("x", (terms, rows) if crossed else (rows, terms))
-    (launch,) = schedule(
-        (((x.mT if crossed else x) @ Tensor.input("w", (terms, columns))).node,)
-    ).launches
+    w = Tensor.input("w", (columns, terms) if turned else (terms, columns))
+    made = (x.mT if crossed else x) @ (w.mT if turned else w)
+    (launch,) = schedule((made.node,)).launches
     return launch.kernel
 
 
@@ -139,6 +143,26 @@ def test_threads_share_out_an_operand_that_fills_half_a_cache() -> None:
     """Each keeps its own part of the lanes; of a smaller one, all of it, and part of the rows."""
     assert "thread(axis=b0" in Space(product(1024, 256, 1024), _TWO).defaults()[0].text
     assert "thread(axis=a0" in Space(product(1024, 256, 256), _TWO).defaults()[0].text
+
+
+def test_threads_share_out_the_larger_operand_of_a_sum_in_blocks() -> None:
+    """A cache holds a block of either: what all threads read is the smaller one."""
+    text = Space(product(1024, 256, 1024, crossed=True), _TWO).defaults()[0].text
+    assert "thread(axis=a0" in text
+    text = Space(product(256, 1024, 1024, crossed=True), _TWO).defaults()[0].text
+    assert "thread(axis=b0" in text
+
+
+def test_each_thread_turns_the_panels_of_a_layers_weights_that_it_reads() -> None:
+    """X W^T: none waits for the copy of another, and a panel is read while it is near."""
+    text = Space(product(128, 512, 784, turned=True), _TWO).defaults()[0].text
+    assert "reorder(order=(b0, a0," in text
+    assert "thread(axis=b0" in text
+    assert "stage(param=p2, at=b0" in text
+    assert (
+        "stage(param=p2, at=()"
+        in Space(product(1024, 256, 256, turned=True), _TWO).defaults()[0].text
+    )
 
 
 def test_a_block_of_a_large_operand_is_copied_for_many_tiles_of_rows() -> None:

@@ -140,6 +140,51 @@ def test_programs_that_train_other_parameters_share_a_state():
             assert (value != between[name]).any(), name
 
 
+@dataclass(frozen=True, kw_only=True)
+class MomentumByName(optim.SGD):
+    """SGD whose class does not say that it is elementwise."""
+
+    def one(self, p, g, moments, lr, step):
+        return super().one(p, g, moments, lr, step)
+
+
+@pytest.mark.parametrize("options", ["plain", "summed"])
+def test_large_matrices_of_few_products_are_updated_where_their_gradients_are_computed(options):
+    """Gradients of 2 x 128 x 128 numbers are never in memory; the new values are those of rules by
+    name.
+    """
+    both = [
+        step_of(kind(0.1, momentum=0.9), 2, 128, **OPTIONS[options])
+        for kind in (optim.SGD, MomentumByName)
+    ]
+    for seed in range(4):
+        one, other = (step(*batch(seed, 128)) for step in both)
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+    for name, value in both[0].state_dict().items():
+        np.testing.assert_allclose(value, both[1].state_dict()[name], rtol=1e-4, atol=1e-6)
+    if options == "plain":
+        plan = both[0].program(*batch(0, 128))._plan
+        products = [x for x in plan.launches if "128x128x8" in x.name]
+        assert [len(x.kernel.overwritten) for x in products] == [2, 2]
+        assert live_bytes(plan) < 128 * 128 * 4
+    assert both[0]._whole  # the biases
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "options"),
+    [
+        (optim.AdamW(), "plain"),
+        (optim.SGD(0.1, momentum=0.9), "clipped"),
+        (optim.SGD(0.1, momentum=0.9), "scaled"),
+        (optim.SGD(0.1, momentum=0.9, nesterov=True), "plain"),
+    ],
+)
+def test_gradients_that_are_read_twice_are_updated_in_rows(optimizer, options):
+    step = step_of(optimizer, 2, 128, **OPTIONS[options])
+    step(*batch(0, 128))
+    assert "model.0.weight+3" in step._whole
+
+
 def test_an_optimizer_that_says_nothing_updates_by_name():
     assert not optim.LAMB().is_elementwise
     assert not ByName().is_elementwise

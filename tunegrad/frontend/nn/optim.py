@@ -20,6 +20,8 @@ from typing import Any, ClassVar, Self, TypeGuard
 import numpy as np
 
 from tunegrad.errors import ConfigError
+from tunegrad.ir.dtypes import F32
+from tunegrad.ir.graph import topological
 
 from ..creation import full, zeros
 from ..functions import maximum, where
@@ -104,6 +106,23 @@ class Optimizer:
         """
         owner = next(c for c in type(self).__mro__ if not _RULE.isdisjoint(vars(c)))
         return bool(vars(owner).get("elementwise", False))
+
+    @property
+    def reads_once(self) -> bool:
+        """True of an elementwise rule whose results all follow from one that reads the gradient,
+        as momentum's do.
+        """
+        given = (Tensor.input(f"v{i}", (), F32) for i in range(4 + len(self.kept())))
+        p, g, lr, step, *moments = given
+        new, after = self.one(p, g, moments, lr, step)
+        results = {t.node for t in (new, *after)}
+        order, at = topological(tuple(results)), g.node
+        while at not in results:
+            readers = [n for n in order if at in n.srcs]
+            if len(readers) != 1:
+                return False
+            (at,) = readers
+        return self.is_elementwise
 
     def moments(self, parameters: Tensors) -> dict[str, Tensor]:
         """Moments before the first step: zeros, by ``slot.name``."""

@@ -15,9 +15,9 @@ from .movement import chunk
 from .special import expm1, log1p
 
 
-def _relu_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
-    """d(relu x): to what is above zero"""
-    return where(input <= 0, 0.0, g)
+def _relu_vjp(g: Handle, y: Handle, _: Handle) -> Handle:
+    """d(relu x): to what is above zero, which the result says: products then read that alone"""
+    return where(y <= 0, 0.0, g)
 
 
 @operation

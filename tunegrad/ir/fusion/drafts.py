@@ -632,17 +632,17 @@ def scores_of(product: Node, drafts: Mapping[Node, Draft]) -> tuple[Node, ...]:
     def alone(n: Node) -> bool:
         return sum(n in d.reads.values() for d in drafts.values()) == 1
 
-    if not _is_product(drafts[product].kernel):
+    if not is_product(drafts[product].kernel):
         return ()
     for softmax in drafts[product].reads.values():
         if softmax in drafts and _is_softmax(drafts[softmax].kernel) and alone(softmax):
             for scores in drafts[softmax].reads.values():
-                if scores in drafts and _is_product(drafts[scores].kernel) and alone(scores):
+                if scores in drafts and is_product(drafts[scores].kernel) and alone(scores):
                     return scores, softmax
     return ()
 
 
-def _is_product(k: Kernel) -> bool:
+def is_product(k: Kernel) -> bool:
     """True if a kernel is one sum of products of its inputs, and its epilogue."""
     return len(k.reduces) == 1 and sums_products(k.reduces[0])
 

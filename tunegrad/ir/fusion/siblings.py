@@ -13,7 +13,7 @@ A draft joins a kernel before it, or draws it to its own place, where four thing
     cheaper  it reads fewer elements a point than its parts: an element that one loads or stores,
              and another loads, is loaded once, or not at all
     alike    all parts are elementwise, or fold rows of one length, walk memory in one order, and
-             store in one form of layout
+             store in one form of layout; new values of inputs may end a product of matrices
     needed   what it stores is an output, or another launch reads it
 
 Launches stay in one order, so no path between two parts can lead through a third launch.
@@ -39,19 +39,22 @@ from .drafts import (
     SERIAL_LIMIT,
     SERIAL_ROWS,
     Drafts,
+    is_product,
     operation_count,
 )
 
 Form = Callable[[Node], object]
 
 
-def joined(cut: Drafts, form: Form, apart: Set[Node]) -> tuple[Draft, ...]:
+def joined(
+    cut: Drafts, form: Form, apart: Set[Node], news: Set[Node] = frozenset()
+) -> tuple[Draft, ...]:
     """Drafts as they are launched: in order, siblings as one.
 
     ``form`` is what layouts of siblings have in common. Joined kernels whose first node is in
-    ``apart`` are launched as their parts.
+    ``apart`` are launched as their parts. ``news`` are written over inputs.
     """
-    order = _Order(cut, form)
+    order = _Order(cut, form, news)
     drafts = cut.sorted()
     for d in drafts:
         for n in d.reads.values():
@@ -85,6 +88,7 @@ class _Order:
 
     cut: Drafts
     form: Form
+    news: Set[Node]
     readers: dict[Node, set[Node]] = field(default_factory=dict)
     """By tensor, the nodes whose drafts read it, those to come as well."""
     groups: list[_Group] = field(default_factory=list)
@@ -123,8 +127,22 @@ class _Order:
         if not _loads(d.kernel):  # as products, which share no loads of each point and step
             return ()
         kind = self._kind(d)
-        alike = (place for place in shared if self._kind(self.groups[place].parts[0]) == kind)
+        alike = (
+            place
+            for place in shared
+            if self._kind(self.groups[place].parts[0]) == kind or self._ends(place, d)
+        )
         return sorted(alike, key=lambda place: (-shared[place], place))
+
+    def _ends(self, place: int, d: Draft) -> bool:
+        """True if a product of matrices ends in one new value of an input, of which a draft makes
+        another, as a parameter is made of its momentum.
+        """
+        first = self.groups[place].parts[0]
+        if d.kernel.reduces or _turns(d.kernel) or not is_product(first.kernel):
+            return False
+        same = _points(d.node) == _points(first.node) and self.form(d.node) == self.form(first.node)
+        return same and len(_points(d.node)) == 2 and {d.node, first.node} <= self.news
 
     def _is_fenced(self, n: Node) -> bool:
         return n in self.cut.fixed and n not in self.cut.targets
@@ -185,7 +203,7 @@ class _Order:
             found = draft_kernels(tuple(p.node for p in parts), self.cut.buffers)
         except CutError:
             return None
-        if not found.kernel.reduces:
+        if not found.kernel.reduces or is_product(found.kernel):
             return found
         tensors = (*found.nodes, *(n for p in parts for n in _whole(p)))
         in_order = all(self.form(n) == () for n in tensors)
