@@ -5,7 +5,7 @@ rounded so often, and bounds on the others.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite, prod, sqrt
 from typing import Any
 
@@ -554,6 +554,17 @@ def _unit(dtype: DType) -> float:
     return 2.0**-53 if dtype.compute == F64 else 2.0**-24
 
 
+@dataclass(frozen=True, slots=True)
+class _Memo:
+    """Of expressions at some points, by identity: their values, their bounds, and the masks of
+    values that overflow f32, None where no value does.
+    """
+
+    values: dict[int, Array] = field(default_factory=dict)
+    errors: dict[int, Array] = field(default_factory=dict)
+    beyond: dict[int, Array | None] = field(default_factory=dict)
+
+
 class _Bounds(Run):
     """A kernel on one set of arrays, with bounds beside the values. Mutable, as ``Run`` is."""
 
@@ -568,14 +579,13 @@ class _Bounds(Run):
         self.sums = {}
         for r in self.kernel.reduces:
             values[r.name], self.sums[r.name] = self._summed(r, points, values)
-        memo: dict[int, Array] = {}
-        known: dict[int, Array] = {}
+        shared = _Memo()
         found: list[tuple[str, Array, Array]] = []
         for s in self.kernel.stages:
             if isinstance(s, Store):
-                shared = ({}, {}) if s.axes else (memo, known)
-                _, offsets, _ = self._store(s, points, values, shared[0])
-                error = np.broadcast_to(self._error(s.expr, values, *shared), self.points.shape)
+                memo = _Memo() if s.axes else shared
+                _, offsets, _ = self._store(s, points, values, memo.values)
+                error = np.broadcast_to(self._error(s.expr, values, memo), self.points.shape)
                 found.append((s.param, offsets, self._kept(s, error)))
         return found
 
@@ -587,9 +597,9 @@ class _Bounds(Run):
         extent = prod(a.extent for a in s.axes)
         for first in range(0, extent, CHUNK):
             self._go_to(points, own_points(s.axes, first, min(CHUNK, extent - first)))
-            memo: dict[int, Array] = {}
-            x = self._flat(self._eval(s.expr, values, memo), points)
-            e = self._flat(self._error(s.expr, values, memo, {}), points)
+            memo = _Memo()
+            x = self._flat(self._eval(s.expr, values, memo.values), points)
+            e = self._flat(self._error(s.expr, values, memo), points)
             if s.op in (Op.MAX, Op.MIN):
                 error = np.maximum(error, e.max(axis=-1))
                 continue
@@ -614,17 +624,20 @@ class _Bounds(Run):
         """At every point of the shared axes, its own points in a row."""
         return np.broadcast_to(x, self.points.shape).reshape(*points.shape, -1)
 
-    def _error(
-        self, x: Expr, values: dict[str, Array], memo: dict[int, Array], known: dict[int, Array]
-    ) -> Array:
-        found = known.get(id(x))
+    def _error(self, x: Expr, values: dict[str, Array], memo: _Memo) -> Array:
+        found = memo.errors.get(id(x))
         if found is None:
-            found = known[id(x)] = np.asarray(self._bound(x, values, memo, known))
+            found = memo.errors[id(x)] = np.asarray(self._bound(x, values, memo))
         return found
 
-    def _bound(
-        self, x: Expr, values: dict[str, Array], memo: dict[int, Array], known: dict[int, Array]
-    ) -> Array:
+    def _over(self, x: Expr, values: dict[str, Array], memo: _Memo) -> Array | None:
+        """Mask of the values of a float that overflow f32, but not f64; None where none does."""
+        if id(x) not in memo.beyond:
+            mask = _beyond(_float(self._eval(x, values, memo.values)), F32)
+            memo.beyond[id(x)] = mask if mask.any() else None
+        return memo.beyond[id(x)]
+
+    def _bound(self, x: Expr, values: dict[str, Array], memo: _Memo) -> Array:
         if isinstance(x, Const):
             near = float(np.float32(x.value)) if x.dtype.is_float and x.dtype != F64 else x.value
             return np.asarray(abs(near - x.value) if np.isfinite(near) else 0.0)
@@ -633,14 +646,14 @@ class _Bounds(Run):
         if isinstance(x, Value):
             error = self.sums[x.stage]
             return error.reshape(error.shape + (1,) * self.own)
-        v = self._eval(x, values, memo)
+        v = self._eval(x, values, memo.values)
         if isinstance(x, Cast):
-            inner, e = self._eval(x.x, values, memo), self._error(x.x, values, memo, known)
+            inner, e = self._eval(x.x, values, memo.values), self._error(x.x, values, memo)
             if not x.dtype.is_float:
                 return _certain(e, np.trunc(inner - e) == np.trunc(inner + e))
             return np.asarray(e + _rounded(v, e == 0, x.dtype))
-        args = [self._eval(a, values, memo) for a in x.args]
-        errors = [self._error(a, values, memo, known) for a in x.args]
+        args = [self._eval(a, values, memo.values) for a in x.args]
+        errors = [self._error(a, values, memo) for a in x.args]
         if x.op.compares:
             apart = np.abs(_float(args[0]) - _float(args[1]))
             e = errors[0] + errors[1]
@@ -651,26 +664,41 @@ class _Bounds(Run):
         if x.op is Op.WHERE:
             chosen = np.where(args[0], errors[1], errors[2])
             return np.where(errors[0] == 0, chosen, errors[0])
-        if x.op in _STEADY:
-            return np.asarray(_applied(x, v, args, errors))
         found = np.asarray(_applied(x, v, args, errors))
-        undecided = np.isinf(found) & (x.op in _DECIDES)
-        found = np.where(undecided, np.inf, _either(found, *errors))
-        over = [_beyond(a, x.dtype) for a in map(_float, args)]
+        if x.op in _STEADY:
+            return found
+        bound = _either(found, *errors)
+        if x.op in _DECIDES:
+            bound = np.where(np.isinf(found), np.inf, bound)
+        return self._with_overflows(x, bound, values, memo)
+
+    def _with_overflows(
+        self, x: Apply, found: Array, values: dict[str, Array], memo: _Memo
+    ) -> Array:
+        """The bound of a result, infinite where its arguments overflow f32 and it does not."""
+        v = self._eval(x, values, memo.values)
+        wide = x.dtype.compute == F64
+        over = [None if wide else self._over(a, values, memo) for a in x.args]
         if x.op in (Op.DIV, Op.RECIP):
-            found = np.where(over[-1] & np.isfinite(found), found + np.abs(v), found)
-            over = over[:-1]
-        lost = np.logical_or.reduce(np.broadcast_arrays(*over, np.zeros(v.shape, bool)))
-        lost = lost & ~_beyond(v, x.dtype)
-        if x.op in (Op.ADD, Op.SUB, Op.FMA):
-            a, b = map(_float, args) if x.op is not Op.FMA else (v - _float(args[2]), args[2])
-            opposite = (np.sign(a) == np.sign(b)) == (x.op is Op.SUB)
-            lost = lost | (opposite & _beyond(a, x.dtype) & _beyond(b, x.dtype))
+            beyond = over.pop()
+            if beyond is not None:
+                found = np.where(beyond & np.isfinite(found), found + np.abs(v), found)
+        some = [mask for mask in over if mask is not None]
+        if some:
+            lost = np.logical_or.reduce(np.broadcast_arrays(*some, np.zeros(v.shape, bool)))
+            lost = lost & ~_beyond(v, x.dtype)
+            if x.op in (Op.ADD, Op.SUB, Op.FMA):
+                args = [_float(self._eval(a, values, memo.values)) for a in x.args]
+                a, b = args if x.op is not Op.FMA else (v - args[2], args[2])
+                opposite = (np.sign(a) == np.sign(b)) == (x.op is Op.SUB)
+                lost = lost | (opposite & _beyond(a, x.dtype) & _beyond(b, x.dtype))
+            found = np.where(lost, np.inf, found)
         for node in _divisor_extremes(x):  # a zero may have either sign
-            a, b = (_float(self._eval(y, values, memo)) for y in node.args)
+            a, b = (_float(self._eval(y, values, memo.values)) for y in node.args)
             both = (a == 0) & (b == 0) & (np.signbit(a) != np.signbit(b))
-            lost = lost | (both & (self._eval(_divisor(x), values, memo) == 0))
-        return np.where(lost, np.inf, found)
+            zero = self._eval(_divisor(x), values, memo.values) == 0
+            found = np.where(both & zero, np.inf, found)
+        return found
 
 
 def _float(x: Array) -> Array:
@@ -679,8 +707,16 @@ def _float(x: Array) -> Array:
 
 def _either(found: Array, *errors: Array) -> Array:
     """Undecided where an argument is; not known where a bound of known ones is no number."""
-    undecided = np.logical_or.reduce(np.broadcast_arrays(*(np.isinf(e) for e in errors)))
-    return np.where(undecided, np.inf, np.where(np.isfinite(found), found, np.nan))
+    found = found if _all_finite(found) else np.where(np.isfinite(found), found, np.nan)
+    for e in errors:
+        if not _all_finite(e):
+            found = np.where(np.isinf(e), np.inf, found)
+    return found
+
+
+def _all_finite(x: Array) -> bool:
+    """True only if every number is finite. A sum says so in one pass, and may overflow."""
+    return bool(np.isfinite(x.sum()))
 
 
 def _beyond(v: Array, dtype: DType) -> Array:
@@ -703,9 +739,12 @@ def _rounded(v: Array, exact: Array, dtype: DType, steps: float = 1.0) -> Any:
     """The rounding of a result, none where it is exact and representable."""
     if dtype.compute == F64:
         return steps * 2.0**-53 * np.abs(v)
+    found = steps * 2.0**-24 * np.abs(v) + 2.0**-149
+    if not exact.any():
+        return found
     with np.errstate(all="ignore"):
-        same = exact & (np.asarray(v, np.float32).astype(np.float64) == v)
-    return np.where(same, 0.0, steps * 2.0**-24 * np.abs(v) + 2.0**-149)
+        same = exact & (np.asarray(v, np.float32) == v)
+    return np.where(same, 0.0, found)
 
 
 def _certain(error: Array, same: Array) -> Array:
@@ -714,23 +753,35 @@ def _certain(error: Array, same: Array) -> Array:
 
 def _applied(x: Apply, v: Array, args: list[Array], errors: list[Array]) -> Any:
     """The bound of a float result."""
-    u, a, ea = _unit(x.dtype), _float(args[0]), errors[0]
+    a, ea = _float(args[0]), errors[0]
     b, eb = (_float(args[1]), errors[1]) if len(args) > 1 else (a, ea)
-    size = np.abs(v)
-    rounded = _rounded(v, (ea == 0) & (eb == 0), x.dtype)
-    function = _STEPS * u * size + _LEAST
     match x.op:
         case Op.NEG | Op.ABS:
             return ea
+        case Op.MAX | Op.MIN:
+            return np.maximum(ea, eb)
         case Op.ADD | Op.SUB:
-            return ea + eb + rounded
+            return ea + eb + _rounded(v, (ea == 0) & (eb == 0), x.dtype)
         case Op.MUL:
-            return np.abs(a) * eb + np.abs(b) * ea + ea * eb + rounded
+            return _of_product(a, b, ea, eb) + _rounded(v, (ea == 0) & (eb == 0), x.dtype)
         case Op.FMA:
-            product, c = a * b, errors[2]
-            once = _rounded(product, (ea == 0) & (eb == 0), x.dtype)
-            both = np.abs(a) * eb + np.abs(b) * ea + ea * eb + c + once
+            once = _rounded(a * b, (ea == 0) & (eb == 0), x.dtype)
+            both = _of_product(a, b, ea, eb) + errors[2] + once
             return both + _rounded(v, both == 0, x.dtype)
+        case _:
+            return _of_function(x, v, a, b, ea, eb)
+
+
+def _of_product(a: Array, b: Array, ea: Array, eb: Array) -> Array:
+    """The bound that a product has of its factors'."""
+    return np.asarray(np.abs(a) * eb + np.abs(b) * ea + ea * eb)
+
+
+def _of_function(x: Apply, v: Array, a: Array, b: Array, ea: Array, eb: Array) -> Any:
+    """The bound of a quotient, a power or a function."""
+    u, size = _unit(x.dtype), np.abs(v)
+    function = _STEPS * u * size + _LEAST
+    match x.op:
         case Op.DIV:
             left = np.maximum(np.abs(b) - eb, 0.0)
             found = (ea + size * eb) / left + 4 * u * size + _LEAST
@@ -764,8 +815,6 @@ def _applied(x: Apply, v: Array, args: list[Array], errors: list[Array]) -> Any:
             bits = np.abs(b * np.log(np.abs(a)))
             found = size * np.expm1(grown) + (_STEPS + 4 * np.nan_to_num(bits)) * u * size + _LEAST
             return np.where((ea > 0) & (np.abs(a) <= ea), np.inf, found)
-        case Op.MAX | Op.MIN:
-            return np.maximum(ea, eb)
         case Op.FLOOR:
             return _certain(ea, np.floor(a - ea) == np.floor(a + ea))
         case Op.ROUND:
