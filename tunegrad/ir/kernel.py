@@ -222,6 +222,7 @@ class Kernel:
     _canonical: bool = field(default=False, init=False, repr=False, compare=False)
     _text: str = field(default="", init=False, repr=False, compare=False)
     _flops: int = field(default=-1, init=False, repr=False, compare=False)
+    _bytes: int = field(default=-1, init=False, repr=False, compare=False)
     _loads: tuple[tuple[Stage, Load], ...] = field(
         default=(), init=False, repr=False, compare=False
     )
@@ -421,7 +422,10 @@ class Kernel:
     @property
     def unique_bytes(self) -> int:
         """Bytes of every parameter, once; of one that is read by data, no more than are read."""
-        return sum(min(p.nbytes, self._read(p)) for p in self.params)
+        if self._bytes < 0:
+            found = sum(min(p.nbytes, self._read(p)) for p in self.params)
+            object.__setattr__(self, "_bytes", found)
+        return self._bytes
 
     def _read(self, p: Param) -> int:
         """Bytes that loads at elements of other parameters read of one, each point's own; all of

@@ -434,6 +434,7 @@ _LEAST = 2.0**-126
 """The least normal number of f32: what is smaller may be rounded to zero by a function."""
 
 
+@memoized()
 def has_jumps(k: Kernel) -> bool:
     """True if a kernel compares, floors or converts floats that it computed, maybe rounded."""
     return any(_jumps(x) for s in k.stages for x in nodes(s.expr))
@@ -444,8 +445,7 @@ def decisions_of(k: Kernel) -> Kernel | None:
     values are others. None where nothing is compared, or what is compared reads a reduction.
     """
     if not k.reduces:
-        signs = any(_divisor_extremes(x) for s in k.stages for x in nodes(s.expr))
-        return k if signs or has_jumps(k) else None
+        return k if has_jumps(k) or _divides_by_extremes(k) else None
     if not has_jumps(k):
         return None
     for x in (x for s in k.stages for x in nodes(s.expr) if _jumps(x)):
@@ -507,6 +507,11 @@ def with_moved_sums(k: Kernel, share: float, by: Mapping[str, float]) -> Kernel:
         return Apply(Op.ADD, (leaf, off), dtype)
 
     return replace(k, stages=tuple(replace(s, expr=rebuild(s.expr, moved)) for s in k.stages))
+
+
+@memoized()
+def _divides_by_extremes(k: Kernel) -> bool:
+    return any(_divisor_extremes(x) for s in k.stages for x in nodes(s.expr))
 
 
 def _divisor(x: Apply) -> Expr:

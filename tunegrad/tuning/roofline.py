@@ -16,7 +16,7 @@ import numpy as np
 from tunegrad.devices import MachineLimits
 from tunegrad.ir.expr import PRODUCTS, Apply, Cast, Expr, Load, Op
 from tunegrad.ir.index import Index, Range, Valid
-from tunegrad.ir.kernel import Kernel, Reduce
+from tunegrad.ir.kernel import Kernel, Reduce, memoized
 from tunegrad.ir.target import Target
 from tunegrad.opts import product_rate
 
@@ -154,6 +154,7 @@ class Roofline:
         return 100.0 * self.bound_s(kernel) / seconds if 0 < seconds < inf else 0.0
 
 
+@memoized()
 def _least_bytes(kernel: Kernel) -> tuple[int, int]:
     """Bytes that any schedule reads and writes: of a parameter of which a part is read, that part;
     of one that is read in several places, the largest of them. None of what a mask may hide.
@@ -185,6 +186,7 @@ def _is_product(r: Reduce) -> bool:
     return r.op is Op.ADD and isinstance(r.expr, Apply) and r.expr.op in PRODUCTS
 
 
+@memoized()
 def needed_flops(kernel: Kernel) -> int:
     """Floating-point operations of one run, without products of padding."""
     total = kernel.flops

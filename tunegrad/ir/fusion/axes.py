@@ -131,6 +131,8 @@ def compared(k: Kernel) -> dict[str, int]:
     """The parameters compared with positions (``c <= place``, as in masks), and the extent."""
     found: dict[str, int] = {}
     integers = {p.name for p in k.params if p.dtype.is_int}
+    if not integers:
+        return found
     comparisons = (
         x for s in k.stages for x in nodes(s.expr) if isinstance(x, Apply) and x.op.compares
     )
