@@ -13,6 +13,9 @@ from tests import fuzzing
 from tunegrad.compiling.candidate import Payload, inputs, lower, reference
 from tunegrad.devices import host_device
 from tunegrad.frontend import Tensor
+from tunegrad.ir import rounding
+from tunegrad.ir.dtypes import DType
+from tunegrad.ir.expr import nodes
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.interpret.kernel import interpret
@@ -171,3 +174,22 @@ def test_special_inputs_are_drawn_for_a_comparison_of_a_sum(dtype: str) -> None:
     k = kernel_of((x @ w > 0.0).cast(dtype))
     payload = Payload(k, "", host_device())
     assert inputs(payload, lower(payload).io, 0, "special").keys() == {"p1", "p2"}
+
+
+def test_a_value_is_looked_at_for_overflows_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each step reads ``x`` and the step before it; ``over`` is asked of every argument."""
+    x = Tensor.input("x", (64,), "f32")
+    t = x
+    for step in range(1, 9):
+        t = t * x + float(step)
+    k = kernel_of(t)
+    looked: list[int] = []
+    beyond = rounding._beyond
+
+    def counted(v: np.ndarray, dtype: DType) -> np.ndarray:
+        looked.append(1)
+        return beyond(v, dtype)
+
+    monkeypatch.setattr(rounding, "_beyond", counted)
+    bounds_of(k, {"p1": np.ones(64, np.float32)})
+    assert 0 < len(looked) <= len({id(v) for s in k.stages for v in nodes(s.expr)})

@@ -12,8 +12,10 @@ from pair_builders import DOT
 from tunegrad.devices import MachineLimits
 from tunegrad.devices.host.facts import declared
 from tunegrad.frontend import Tensor
+from tunegrad.ir.index import Valid
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
+from tunegrad.tuning import roofline
 from tunegrad.tuning.roofline import Roofline, needed_flops
 from tunegrad.tuning.workload import workload_of_function
 
@@ -174,3 +176,23 @@ def test_a_mask_that_an_input_decides_may_hide_all() -> None:
     assert any(list(index.elements()) for index in masks)
     for use in uses:
         assert Roofline(LIMITS, TARGET).refusal(use.kernel, 1e-5) == ""
+
+
+def test_facts_of_a_kernel_are_worked_out_once_for_all_of_its_candidates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counted: list[int] = []
+
+    def share(valid: Valid, unknown: float = 1.0) -> float:
+        counted.append(1)
+        return share_of(valid, unknown)
+
+    share_of = roofline._share
+    monkeypatch.setattr(roofline, "_share", share)
+    kernel, limits = conv(9, 1, 1), Roofline(LIMITS, TARGET)
+    limits.refusal(kernel, 1e-3)
+    once = len(counted)
+    for microseconds in range(1, 20):
+        limits.refusal(conv(9, 1, 1), 1e-6 * microseconds)
+        limits.pct_peak(kernel, 1e-6 * microseconds)
+    assert 0 < len(counted) == once
