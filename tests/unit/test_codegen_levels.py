@@ -119,3 +119,28 @@ def test_texts_that_differ_in_constants_share_quick_code(monkeypatch: pytest.Mon
     assert quick(1 << 40, 12, -0.5) == [12, -2.0]
     assert quick(7, 1000, 4.0) == [32, 0.25]
     assert sum("fdiv float 1.0, %" in text for text in compiled) == 1  # others compile beside it
+
+
+MASKED = """define internal void @kernel.body(ptr %out) {
+  %t1 = load <8 x float>, ptr %out, align 4
+  %t2 = select <8 x i1> <MASK>, <8 x float> %t1, <8 x float> zeroinitializer
+  store <8 x float> %t2, ptr %out, align 4
+  ret void
+}
+define void @kernel(ptr %out) {
+  call void @kernel.body(ptr %out)
+  ret void
+}
+"""
+
+
+def test_texts_that_differ_in_masks_share_quick_code() -> None:
+    """The ends of rows of several lengths are masks of lanes, each of its own text."""
+    codegen._quick.cache_clear()
+    for kept in (5, 3, 5, 7):
+        lanes = ", ".join(f"i1 {'true' if i < kept else 'false'}" for i in range(8))
+        image = compile_quick(MASKED.replace("MASK", lanes), host_target())
+        library, memory = Library(image, ["kernel"], {}), np.arange(1, 9, dtype=np.float32)
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(library.addresses["kernel"])(memory.ctypes.data)
+        assert memory.tolist() == [i + 1 if i < kept else 0 for i in range(8)]
+    assert codegen._quick.cache_info().misses == 1

@@ -99,6 +99,9 @@ _CONSTANT = re.compile(
 1 as an i64, which are no extents.
 """
 
+_MASK = re.compile(r"<(8|16|32|64) x i1> <(i1 (?:tru|fals)e(?:, i1 (?:tru|fals)e)+)>")
+"""A constant mask of lanes, as the end of a row in vectors has: its number of lanes, its bits."""
+
 _MARK = bytes.fromhex("7b1d5f3ac0e24689a95c07de31f4b862")
 """What stands before the constants of an object."""
 
@@ -110,20 +113,27 @@ def compile_quick(text: str, target: Target, killable: bool = False) -> bytes:
         %t5 = mul nsw i64 %v1, 24    -->    %apart0 = load i64, ptr getelementptr (.. @apart, .. 0)
                                             %t5 = mul nsw i64 %v1, %apart0
 
-    Code generation does not look at such constants; they are put into its object. Raises as
-    ``compile_llvm``.
+    Masks of lanes are such constants, too: bits of an integer. Code generation does not look at
+    them; they are put into its object. Raises as ``compile_llvm``.
     """
     at = text.index("\n}\n", text.index("\n}\n") + 1)  # of the body, and of what calls it
     lines: list[str] = []
     held = bytearray(_MARK)
     for line in text[:at].split("\n"):
         found = _CONSTANT.fullmatch(line)
+        mask = None if found or " x i1> <i1 " not in line else _MASK.search(line)
+        name, place = f"%apart{len(held)}", f"ptr getelementptr (i8, ptr @apart, i64 {len(held)})"
         if found is not None:
             before, kind, constant, behind = found.groups()
-            place = f"ptr getelementptr (i8, ptr @apart, i64 {len(held)})"
-            lines.append(f"  %apart{len(held)} = load {kind or 'i64'}, {place}")
-            line = f"{before}%apart{len(held)}{behind}"
+            lines.append(f"  {name} = load {kind or 'i64'}, {place}")
+            line = f"{before}{name}{behind}"
             held += _bytes_of(kind, constant)
+        elif mask is not None:
+            lanes, bits = int(mask[1]), mask[2].split(", ")
+            lines.append(f"  {name}.bits = load i{lanes}, {place}")
+            lines.append(f"  {name} = bitcast i{lanes} {name}.bits to <{lanes} x i1>")
+            line = f"{line[: mask.start()]}<{lanes} x i1> {name}{line[mask.end() :]}"
+            held += sum((bit == "i1 true") << i for i, bit in enumerate(bits)).to_bytes(8, "little")
         lines.append(line)
     head, tail = _quick("\n".join(lines) + text[at:], len(held), target, killable)
     return head + held + tail
