@@ -5,7 +5,7 @@ VNNI where this processor has it, and models give numpy's.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -16,12 +16,13 @@ from word_checks import runs_alike
 import tunegrad as tg
 from tests.cuda_host import cuda_host
 from tests.interpreter import interpret, pack_buffers
+from tests.opencl_batches import platform_of
 from tests.opencl_device import opencl_device
 from tests.programs import Programs
+from tests.schedule_checks import Arrays
 from tunegrad.compiling import Payload
 from tunegrad.compiling.candidate import reference
 from tunegrad.devices.cpu.device import CpuDevice
-from tunegrad.devices.device import Device
 from tunegrad.devices.host.facts import host_target
 from tunegrad.devices.verifying.tolerance import compare
 from tunegrad.frontend import Tensor
@@ -29,6 +30,7 @@ from tunegrad.frontend.onnx.elementwise import CASTS
 from tunegrad.frontend.onnx.node import NodeView
 from tunegrad.frontend.onnx.products import PRODUCTS
 from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.program import Program
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import parts_of
 from tunegrad.opts import Schedule, Space
@@ -162,23 +164,39 @@ def test_reference_of_verification_accepts_the_sums_and_finds_a_lost_byte() -> N
     assert compare(arrays[name], "i32", expected).first // 48 == 3
 
 
-@pytest.mark.parametrize("opened", [opencl_device, cuda_host], ids=["opencl", "cuda-host"])
-def test_languages_of_gpus_take_words_apart(opened: Callable[[], Device]) -> None:
-    device = opened()
+def _of_words(target: Target) -> Iterator[tuple[Program, Arrays]]:
+    """Programs that take words apart, each with a name of its own, and what they are given."""
+    for a, b in KINDS[:2]:
+        cases = matmul((17, 32), (32, 19), a, b), matmul((5, 7), (7, 3), a, b)
+        kernels = [x.kernel for case in cases for x in in_fours(case).launches]
+        for at, kernel in enumerate((*kernels, *_halves(a))):
+            space = Space(kernel, target)
+            program = replace(space.lower(space.defaults()[0]), name=f"{a}_{at}")
+            mine = {p.name: memory(p.dtype, p.size, 4) for p in kernel.params}
+            yield program, pack_buffers(program, mine)
+
+
+def _right(program: Program, given: Arrays, found: Arrays) -> None:
+    interpret(program, given)
+    (out,) = (p.name for p in program.params if p.role == "out")
+    np.testing.assert_array_equal(found[out], given[out])
+
+
+def test_cuda_takes_words_apart() -> None:
+    device = cuda_host()
     with Programs(device) as programs:
-        for a, b in KINDS[:2]:
-            cases = matmul((17, 32), (32, 19), a, b), matmul((5, 7), (7, 3), a, b)
-            kernels = [x.kernel for case in cases for x in in_fours(case).launches]
-            for kernel in (*kernels, *_halves(a)):
-                space = Space(kernel, device.target)
-                program = space.lower(space.defaults()[0])
-                mine = {p.name: memory(p.dtype, p.size, 4) for p in kernel.params}
-                mine = pack_buffers(program, mine)
-                theirs = {name: array.copy() for name, array in mine.items()}
-                interpret(program, mine)
-                programs.run(programs.compile(program), theirs)
-                out = kernel.outputs[0].name
-                np.testing.assert_array_equal(theirs[out], mine[out])
+        for program, given in _of_words(device.target):
+            found = {name: array.copy() for name, array in given.items()}
+            programs.run(programs.compile(program), found)
+            _right(program, given, found)
+
+
+def test_opencl_takes_words_apart() -> None:
+    device = opencl_device()
+    cases, on = list(_of_words(device.target)), platform_of(device)
+    kernels = on.build([program for program, _ in cases])
+    for program, given in cases:
+        _right(program, given, on.run(program, kernels[program.name], given))
 
 
 X, W = drawn((5, 12), "u8", 1), drawn((12, 7), "i8", 2)
