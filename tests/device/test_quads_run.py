@@ -182,7 +182,7 @@ def _right(program: Program, given: Arrays, found: Arrays) -> None:
     np.testing.assert_array_equal(found[out], given[out])
 
 
-def test_cuda_takes_words_apart() -> None:
+def test_gpu_text_takes_words_apart_as_cuda() -> None:
     device = cuda_host()
     with Programs(device) as programs:
         for program, given in _of_words(device.target):
@@ -191,7 +191,7 @@ def test_cuda_takes_words_apart() -> None:
             _right(program, given, found)
 
 
-def test_opencl_takes_words_apart() -> None:
+def test_gpu_text_takes_words_apart_as_opencl() -> None:
     device = opencl_device()
     cases, on = list(_of_words(device.target)), platform_of(device)
     kernels = on.build([program for program, _ in cases])
