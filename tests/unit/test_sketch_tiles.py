@@ -146,27 +146,41 @@ def test_operands_whose_rows_are_pages_apart_are_copied(
 
 
 @pytest.mark.parametrize(
-    ("l2", "l3", "fmas", "steps"),
+    ("columns", "l2", "l3", "fmas", "steps"),
     [
-        (1 << 20, 1 << 28, 2, 256),
-        (2 << 20, 1 << 28, 2, 512),
-        (4 << 20, 1 << 28, 2, 256),
-        (2 << 20, 1 << 28, 1, 256),
-        (1 << 20, 1 << 25, 2, 1024),
-        (2 << 20, 1 << 25, 2, 1024),
-        (4 << 20, 1 << 25, 2, 256),
-        (1 << 20, 1 << 25, 1, 256),
+        (2048, 1 << 20, 1 << 28, 2, 64),
+        (2048, 2 << 20, 1 << 28, 2, 128),
+        (2048, 4 << 20, 1 << 28, 2, 256),
+        (2048, 2 << 20, 1 << 28, 1, 256),
+        (8192, 1 << 20, 1 << 28, 2, 256),
+        (8192, 2 << 20, 1 << 28, 2, 512),
+        (8192, 2 << 20, 1 << 25, 2, 1024),
+        (8192, 1 << 20, 1 << 25, 1, 256),
     ],
 )
-def test_panels_are_as_long_as_caches_allow(l2: int, l3: int, fmas: int, steps: int) -> None:
-    """Of 2048 columns: they leave a second cache of 1 and 2 MiB, and 2 hold twice the steps; 4 hold
-    them. They are longest where partial sums leave the last cache, which goes to memory after each.
+def test_panels_are_as_long_as_caches_allow(
+    columns: int, l2: int, l3: int, fmas: int, steps: int
+) -> None:
+    """A panel takes half of the second cache, and 64 steps at least. Where those leave it, a block
+    of rows stays there instead: 2 MiB hold twice the steps. They are longest where partial sums
+    leave the last cache, which goes to memory after each.
 
     Where a core starts one multiply-add in a cycle, the last cache keeps up.
     """
-    x, w = Tensor.input("x", (4096, 4096)), Tensor.input("w", (4096, 2048))
+    x, w = Tensor.input("x", (1024, 768)), Tensor.input("w", (768, columns))
     sizes = [0, 1024, 512, 256, 128, 64]
-    target = replace(SERVER, l2_bytes=l2, l3_bytes=l3, l3_share_bytes=l3, fmas_per_cycle=fmas)
+    caches = replace(SERVER, l2_bytes=l2, l3_bytes=l3, l3_share_bytes=l3)
+    target = replace(caches, fmas_per_cycle=fmas, threads=1)
+    assert sizes[defaults(x @ w, target).reduce_block(sizes)] == steps
+
+
+@pytest.mark.parametrize(("rows", "columns", "steps"), [(1024, 256, 0), (1024, 512, 256), (64, 512, 256)])
+def test_an_operand_of_more_than_half_of_the_second_cache_is_met_in_panels(
+    rows: int, columns: int, steps: int
+) -> None:
+    x, w = Tensor.input("x", (rows, 1024)), Tensor.input("w", (1024, columns))
+    target = replace(SERVER, l2_bytes=2 << 20, fmas_per_cycle=2, threads=1)
+    sizes = [0, 512, 256, 128, 64]
     assert sizes[defaults(x @ w, target).reduce_block(sizes)] == steps
 
 

@@ -201,10 +201,12 @@ def test_space_default_streams_past_a_cache_that_others_share():
 
 
 def test_space_default_blocks_rows_only_where_a_panel_leaves_the_second_cache():
-    def product(n: int) -> str:
-        return default_text(Tensor.input("x", (n, n), "f32") @ Tensor.input("y", (n, n), "f32"))
+    def product(n: int, columns: int = 0) -> str:
+        y = Tensor.input("y", (n, columns or n), "f32")
+        return default_text(Tensor.input("x", (n, n), "f32") @ y)
 
-    assert "at=a0, layout=(a1, a2, ra1, ra2))" in product(2048).replace("p1", "x"), product(2048)
+    assert "at=a0, layout=(a1, a2, ra1, ra2))" in product(2048, 16384)
+    assert "at=a0" not in product(4096)
     assert "tile(axis=ra, size=256)" in product(1024)
     assert "at=a0" not in product(1024)
 

@@ -548,6 +548,9 @@ K_BLOCK = 256
 _LINE, _ITEM = 64, 4
 """Bytes of a line, and of an f32."""
 
+_FEWEST = 64
+"""Steps of a panel, at least: partial sums go to memory and back after each."""
+
 _LARGE_L2 = 2 << 20
 """A core's second cache that holds panels of twice as many steps.
 
@@ -685,7 +688,7 @@ class Products(Defaults):
         if any(x.masked for x in o.found) and not self._apart:
             return max(n for n in _MOST_VECTORS if self._feeds(n))
         blocked = o.steps >= 2 * K_BLOCK and (len(o.streamed) > 1 or self._crosses)
-        steps = self._panel(self._leaves_l2()) if blocked else o.steps
+        steps = self._panel(self._leaves_l2(_FEWEST)) if blocked else o.steps
         return o.target.l1_bytes // (4 * o.width * steps)
 
     def _feeds(self, vectors: int) -> bool:
@@ -698,7 +701,7 @@ class Products(Defaults):
         """The block of the longest reduce axis, 0 for none."""
         o = self.operands
         far = [x for x in o.streamed if not in_order(x, self.run, o.longest)]
-        few = len(far) <= 1 and not o.skinny and not self._crosses
+        few = len(far) <= 1 and not o.skinny and not self._crosses and not self._leaves_l2(o.steps)
         return 0 if o.steps < 2 * K_BLOCK or few else self._panel(self._split())
 
     @property
@@ -727,6 +730,8 @@ class Products(Defaults):
         if split and o.kernel.unique_bytes > o.target.cached_bytes:
             steps = 4 * K_BLOCK
         if not self._apart:
+            while not split and self._leaves_l2(steps):
+                steps //= 2
             return steps
         held = o.target.l2_bytes // (2 * 4 * o.lane.extent)
         return max(steps, min(K_BLOCK * o.width // 4, held))
@@ -738,18 +743,21 @@ class Products(Defaults):
 
     def _split(self) -> bool:
         """True if a block of rows stays in the second cache, and each reads the panel again."""
-        return not self.operands.skinny and self._leaves_l2()
+        return any(map(self._of_rows, self.operands.streamed)) and self._leaves_l2(_FEWEST)
 
-    def _leaves_l2(self) -> bool:
-        """True if a panel of the lanes does not stay in the second cache while all rows meet it.
+    def _leaves_l2(self, steps: int) -> bool:
+        """True if a panel of so many steps does not stay in the second cache while all rows meet
+        it: a core's lanes take more than half of it.
 
         With one multiply-add a cycle a core asks for no more than the last cache gives.
         """
         o = self.operands
-        lanes = any(x.depends(o.lane.name) for x in o.streamed)
-        met = lanes and any(self._of_rows(x) for x in o.streamed)
-        large = 4 * K_BLOCK * o.lane.extent >= o.target.l2_bytes
-        return o.target.fmas_per_cycle > 1 and met and large
+        cores = o.target.threads if _shares_lanes(o) else 1
+        most = o.target.l2_bytes * cores // 2
+        large = 4 * steps * o.lane.extent > most and any(
+            x.role != "const" and x.depends(o.lane.name) and x.nbytes > most for x in o.found
+        )
+        return o.target.fmas_per_cycle > 1 and large and not o.skinny
 
     def _of_rows(self, x: Access) -> bool:
         return self.operands.row is not None and x.depends(self.operands.row.name)
