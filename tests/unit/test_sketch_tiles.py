@@ -174,7 +174,9 @@ def test_panels_are_as_long_as_caches_allow(
     assert sizes[defaults(x @ w, target).reduce_block(sizes)] == steps
 
 
-@pytest.mark.parametrize(("rows", "columns", "steps"), [(1024, 256, 0), (1024, 512, 256), (64, 512, 256)])
+@pytest.mark.parametrize(
+    ("rows", "columns", "steps"), [(1024, 256, 0), (1024, 512, 256), (64, 512, 256)]
+)
 def test_an_operand_of_more_than_half_of_the_second_cache_is_met_in_panels(
     rows: int, columns: int, steps: int
 ) -> None:
