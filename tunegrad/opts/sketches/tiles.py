@@ -752,7 +752,7 @@ class Products(Defaults):
         With one multiply-add a cycle a core asks for no more than the last cache gives.
         """
         o = self.operands
-        cores = o.target.threads if _shares_lanes(o) else 1
+        cores = o.target.threads if _shares_lanes(o, steps < o.steps) else 1
         most = o.target.l2_bytes * cores // 2
         large = 4 * steps * o.lane.extent > most and any(
             x.role != "const" and x.depends(o.lane.name) and x.nbytes > most for x in o.found
