@@ -209,7 +209,12 @@ class ReferenceEngine:
         return _Plan(tuple(launches))
 
     def time(
-        self, launch: _Launch, samples: int, inner: int = 1, evicted: Sequence[HostMemory] = ()
+        self,
+        launch: _Launch,
+        samples: int,
+        inner: int = 1,
+        evicted: Sequence[HostMemory] = (),
+        near: Sequence[HostMemory] = (),
     ) -> tuple[float, ...]:
         return tuple(_seconds(launch) for _ in range(samples))
 

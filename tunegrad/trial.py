@@ -22,7 +22,7 @@ only, or nothing.
 
 In a model that runs over and over, a kernel finds its inputs and outputs where the kernels before
 it left them, and its constants, where all of them together do not fit, in memory: that is
-``constants``.
+``constants``. Of inputs and outputs each core then has a part, which no other one has.
 """
 
 

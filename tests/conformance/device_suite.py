@@ -217,6 +217,7 @@ class DeviceSuite:
         assert 0 < sum(samples) <= perf_counter() - began_s, "no more than there was time for"
         assert len(engine.time(launch, 2, inner=4)) == 2
         assert len(engine.time(launch, 2, evicted=memories)) == 2
+        assert len(engine.time(launch, 2, near=memories)) == 2
 
     def test_peaks_are_positive(self, opened, engine):
         limits = engine.limits()

@@ -267,6 +267,21 @@ def test_cold_samples_start_with_the_memory_out_of_every_cache(team):
     assert (y.array("f32") == 1.0).all()
 
 
+def test_near_memory_is_in_the_caches_again():
+    x, y = Buffer(4 * 64), Buffer(4 * 64)
+    x.array("f32")[:] = 1.0
+    table = _table(x, y)
+    cold = [(x.address, x.nbytes), (y.address, y.nbytes)]
+    with Executable.load(compile_llvm(ADD, TARGET), "add") as kernel:
+        launch, alone = Launch(kernel.address, table.address), Team(1)
+        far = alone.time(launch, 99, 1, cold)
+        near = alone.time(launch, 99, 1, (), cold)
+        alone.close()
+    # The least of many samples, as above: one thread has all of it.
+    assert 0 < min(near) < min(far)
+    assert (y.array("f32") == 2.0).all()
+
+
 def test_plan_is_timed_cold_too(team):
     x, y = Buffer(4 * 64), Buffer(4 * 64)
     table = _table(x, y)

@@ -177,24 +177,35 @@ def test_cold_policy_is_measured_by_single_launches():
     assert len(row.samples_s) == 3
 
 
-@pytest.mark.parametrize(("cache", "buffers"), [("warm", 0), ("constants", 1), ("cold", 4)])
-def test_what_is_evicted_is_as_the_policy_says(monkeypatch, cache, buffers):
-    candidate, evicted = Candidate("kernel", None), set[int]()
+@pytest.mark.parametrize(
+    ("cache", "buffers", "parted"), [("warm", 0, 0), ("constants", 1, 2), ("cold", 4, 0)]
+)
+def test_what_is_evicted_is_as_the_policy_says(monkeypatch, cache, buffers, parted):
+    candidate, evicted, parts = Candidate("kernel", None), set[int](), dict[int, None]()
     policy = Policy(cache=cache, min_samples=3, max_samples=3, budget_s=0.5)
     with LocalBench("test_cpu_measurer:reversed_reference") as local:
         team = local.bench.engine.team
         time = team.time
 
         def spied(
-            launch: Launch, samples: int, inner: int = 1, cold: Sequence[tuple[int, int]] = ()
+            launch: Launch,
+            samples: int,
+            inner: int = 1,
+            cold: Sequence[tuple[int, int]] = (),
+            near: Sequence[tuple[int, int]] = (),
         ) -> tuple[float, ...]:
             evicted.update(address for address, _ in cold)
-            return time(launch, samples, inner, cold)
+            parts.update(dict.fromkeys(address for address, _ in near))
+            return time(launch, samples, inner, cold, near)
 
         monkeypatch.setattr(team, "time", spied)
         local.prepare(candidate, PACKED_IO)
         assert local.measure(candidate, compiled(PACKED, PACKED_IO), policy).status is Status.OK
+        bound = local.bench._bound
+        names = [p.name for p in bound.io.params]
+        at = dict(zip((b.address for b in bound.buffers[0]), names, strict=True))
     assert len(evicted) == buffers, "of x, y, r (y packed, the only constant that is read) and out"
+    assert [at[address] for address in parts] == ["out", "x"][:parted], "inputs are nearest"
 
 
 def test_a_kernel_is_verified_on_three_different_input_sets():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 
 import pytest
@@ -51,6 +52,13 @@ def test_budget_ends_a_noisy_candidate():
     samples, script = _run([1e-2, 2e-2], Policy(min_samples=3, max_samples=50, budget_s=0.1))
     assert 3 <= len(samples) < 50
     assert script.now < 0.3
+
+
+@pytest.mark.parametrize("least", [2, 3])
+def test_first_sample_that_waited_for_a_core_does_not_stand_alone(least):
+    policy = Policy(min_samples=least, max_samples=6, budget_s=0.01)
+    samples, _ = _run([12e-3, 5e-4, 5e-4, 5e-4, 5e-4], policy)
+    assert statistics.median(samples) == 5e-4
 
 
 def test_slow_candidate_gives_its_only_sample():

@@ -63,6 +63,16 @@ class _Bound:
                 found.append(buffer)
         return tuple(found)
 
+    def near(self, cache: Cache) -> tuple[Memory, ...]:
+        """Memory that kernels before it leave to the cores of their threads: its inputs nearest,
+        before them the memory of its outputs, which an earlier kernel has read.
+        """
+        if cache != "constants":
+            return ()
+        pairs = [(p.role, b) for p, b in zip(self.io.params, self.buffers[0], strict=True)]
+        outputs = [b for role, b in pairs if role == "out"]
+        return (*outputs, *(b for role, b in pairs if role in ("in", "inout")))
+
     def written(self, index: int) -> list[Memory]:
         """Memory that it writes on input set ``index``, in order."""
         pairs = zip(self.io.params, self.buffers[index], strict=True)
@@ -231,10 +241,10 @@ class Bench:
         bound = self._loaded()
         restless = bound.dataset.restless(bound.io, self.engine)
         flip = _nothing if restless is None else restless.flip
-        before = self._state()
+        before = self._state() if self._beside is None else {}
         pairs = self._pairs(bound, policy, best_s, standing_s, flip)
         state = self._state()
-        if self._beside is None and _moved(before, state) > policy.tolerance:
+        if _moved(before, state) > policy.tolerance:
             pairs, state = self._pairs(bound, policy, best_s, standing_s, flip), self._state()
         wrote = ""
         if restless is not None:
@@ -324,14 +334,18 @@ class Bench:
         """Samples in turns, each after a ``flip``. What is beside the candidate writes where it
         does, and never last.
         """
-        beside = self._beside
+        beside, apart = self._beside, not self.engine.device.target.has_work_items
+
+        def placed(program: _Bound) -> tuple[Sequence[Memory], Sequence[Memory]]:
+            near = program.near(policy.cache) if apart else ()
+            return program.evicted(policy.cache), near
 
         def sampler(program: _Bound) -> Callable[[int], float]:
-            evicted = program.evicted(policy.cache)
+            evicted, near = placed(program)
 
             def sample(inner: int) -> float:
                 flip()
-                return self.engine.time(program.launches[0], 1, inner, evicted)[0]
+                return self.engine.time(program.launches[0], 1, inner, evicted, near)[0]
 
             return sample
 
@@ -342,7 +356,7 @@ class Bench:
             standing_s,
             best_s,
             losing_s=self._limits.losing_factor * best_s,
-            alone=bool(bound.evicted(policy.cache)),
+            alone=any(placed(bound)),
         )
 
 

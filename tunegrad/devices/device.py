@@ -272,11 +272,18 @@ class Engine(Protocol):
     # ---- time
 
     def time(
-        self, launch: Own, samples: int, inner: int = 1, evicted: Sequence[Own] = ()
+        self,
+        launch: Own,
+        samples: int,
+        inner: int = 1,
+        evicted: Sequence[Own] = (),
+        near: Sequence[Own] = (),
     ) -> tuple[float, ...]:
         """Seconds of ``samples`` samples by the device's own clock.
 
-        A sample is ``inner`` launches, divided out; before each one ``evicted`` leaves all caches.
+        A sample is ``inner`` launches, divided out; before each one ``evicted`` leaves all caches,
+        and of ``near`` each core has a part in its own, and no other core that part: the last of it
+        is nearest. Where units share their cache that says nothing.
         """
 
     def state(self) -> Properties:

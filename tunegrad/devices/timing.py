@@ -27,6 +27,11 @@ the clock and waking the team, below a microsecond together, are a few hundredth
 _MAX_INNER = 4096
 """Launches of a sample: a kernel of nothing does not take a session's time."""
 
+_PAUSE_S, _ALONE = 0.05, 3
+"""Seconds that a thread may wait for its core in a sample. The median of so many shorter ones
+leaves out one that did: what a kernel's first program takes scales all that is timed beside it.
+"""
+
 _LEAST_S = 1e-9
 """A tick of the clock: nothing is shorter."""
 
@@ -149,7 +154,7 @@ def sample_pairs(
     ``alone``: something is evicted before each sample, so that a sample is one launch, whatever ran
     before it. Losing: two turns say more than ``losing_s``. Unless ``alone``, the first turn
     calibrates and is kept only where nothing follows it. ``standing_s``: what is beside it stands
-    for.
+    for. Beside nothing it has three turns, unless the first takes longer than a thread may wait.
 
     Beside something, what is not losing has ``policy.min_samples`` turns whatever they take, and no
     more where it does not beat ``best_s``. What only seems to, since the reference was slow, has
@@ -168,12 +173,13 @@ def _sample(
     turns.take(1)
     if turns.pairs.value_s > losing_s:
         turns.take(1)
-    late = turns.beside is None and clock() - start > policy.budget_s
+    late = turns.beside is None and clock() - start > max(policy.budget_s, _PAUSE_S)
     if late or turns.pairs.value_s > losing_s:
         return
     turns.calibrate()
+    least = policy.min_samples if turns.beside is not None else max(policy.min_samples, _ALONE)
     while (taken := len(turns.pairs.samples_s)) < policy.max_samples:
-        turns.take(min(max(1, policy.min_samples - taken, taken // 2), policy.max_samples - taken))
+        turns.take(min(max(1, least - taken, taken // 2), policy.max_samples - taken))
         value_s = turns.pairs.value_s
         late = clock() - start > policy.budget_s
         if turns.beside is not None:

@@ -171,6 +171,10 @@ SEARCH_POLICY = Policy(
 """The policy for timing candidates of small models; finalists are raced in whole models."""
 
 
+_LARGE_POLICY = replace(SEARCH_POLICY, cache="constants", min_samples=2, max_samples=6)
+"""The same for large ones. Two turns tell as much as three with warm inputs did (decision 0147)."""
+
+
 def search_policy(workloads: Sequence[works.Workload], target: Target) -> Policy:
     """Policy for timing candidates of these models: constants are evicted where the cores' own
     caches do not hold them all.
@@ -180,7 +184,7 @@ def search_policy(workloads: Sequence[works.Workload], target: Target) -> Policy
     """
     held = target.threads * target.l2_bytes
     constants = sum(b.nbytes for w in workloads for b in w.plan.buffers if b.role == "const")
-    return replace(SEARCH_POLICY, cache="constants") if constants > held else SEARCH_POLICY
+    return _LARGE_POLICY if constants > held else SEARCH_POLICY
 
 
 @dataclass(slots=True)

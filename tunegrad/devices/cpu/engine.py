@@ -312,10 +312,15 @@ class CpuEngine:
     # ---- time
 
     def time(
-        self, launch: _Launch, samples: int, inner: int = 1, evicted: Sequence[CpuMemory] = ()
+        self,
+        launch: _Launch,
+        samples: int,
+        inner: int = 1,
+        evicted: Sequence[CpuMemory] = (),
+        near: Sequence[CpuMemory] = (),
     ) -> tuple[float, ...]:
-        cold = [(m.address, m.nbytes) for m in evicted if m.nbytes]
-        return self.team.time(launch.native, samples, inner, cold)
+        cold, last = ([(m.address, m.nbytes) for m in x if m.nbytes] for x in (evicted, near))
+        return self.team.time(launch.native, samples, inner, cold, last)
 
     def state(self) -> Properties:
         found = ("clock_mhz", self._bulk.clock_mhz()), ("launch_ns", self._bulk.launch_ns())

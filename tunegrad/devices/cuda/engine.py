@@ -470,7 +470,12 @@ class CudaEngine:
     # ---- time
 
     def time(
-        self, launch: CudaLaunch, samples: int, inner: int = 1, evicted: Sequence[CudaMemory] = ()
+        self,
+        launch: CudaLaunch,
+        samples: int,
+        inner: int = 1,
+        evicted: Sequence[CudaMemory] = (),
+        near: Sequence[CudaMemory] = (),
     ) -> tuple[float, ...]:
         """See ``Engine.time``. By marks within a graph: between two marks that are enqueued one by
         one, a short kernel takes as long as this process takes to enqueue it.

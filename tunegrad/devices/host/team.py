@@ -60,7 +60,7 @@ _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
     "tg_team_destroy": (None, (_P,)),
     "tg_team_run": (None, (_P, _P, _P, _P, _I)),
     "tg_team_size": (_I, (_P,)),
-    "tg_time": (None, (_P, _P, _P, _P, _I, _I, _I, _P, _I, _P)),
+    "tg_time": (None, (_P, _P, _P, _P, _I, _I, _I, _P, _I, _I, _P)),
 }
 
 
@@ -277,18 +277,22 @@ class Team:
         samples: int,
         inner: int = 1,
         cold: Sequence[tuple[int, int]] = (),
+        near: Sequence[tuple[int, int]] = (),
     ) -> tuple[float, ...]:
         """Seconds of each of ``samples`` samples; a sample is ``inner`` back-to-back launches,
         divided out.
 
         ``cold``: memory, as (address, bytes), that is dropped from all caches before every sample.
+        ``near``: memory of which each thread has an equal part, in order, in the caches of its
+        core, and no other core that part; the last range is nearest.
         """
         self._count(launch.threads)
-        seconds, ranges = np.zeros(max(1, samples)), _ranges(cold)
+        seconds, ranges = np.zeros(max(1, samples)), _ranges([*cold, *near])
         with self._lock:
             _runtime().functions["tg_time"](
                 self._alive(), launch.address, launch.buffers, launch.workspace, launch.how,
-                samples, max(1, inner), ranges.ctypes.data, len(cold), seconds.ctypes.data,
+                samples, max(1, inner), ranges.ctypes.data, len(cold) + len(near), len(cold),
+                seconds.ctypes.data,
             )  # fmt: skip
         return tuple(seconds[:samples].tolist())
 

@@ -46,6 +46,7 @@ generation (inside the kernel's futex wait); the launcher bumps the generation a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from tunegrad.devices.host.ir_text import Functions, Value, Writer
 from tunegrad.devices.host.team import APART, MOST_DIMS, PLAN_BYTES
@@ -421,28 +422,37 @@ def _(f: Writer, team: Value) -> None:
 # of the team takes its part of every range, so that all of them are awake when what is timed begins.
 
 
-@_runtime.define("internal void @evict_part(ptr %ranges, ptr %job, i64 %tid, ptr %team)")
+def _own_lines(
+    f: Writer, ranges: Value, r: Value, tid: Value, threads: Value
+) -> AbstractContextManager[Value]:
+    """The cache lines of a thread's part of a range, one by one."""
+    pair = f.element("[2 x i64]", ranges, r)
+    base, nbytes = f.load("i64", pair), f.load("i64", f.field(pair, 8))
+    first = base & -_LINE
+    lines = (base + nbytes - first + (_LINE - 1)) // _LINE
+    start, stop = (first + lines * t // threads * _LINE for t in (tid, tid + 1))
+    return f.range(start, stop, _LINE)
+
+
+@_runtime.define("internal void @place_part(ptr %ranges, ptr %job, i64 %tid, ptr %team)")
 def _(f: Writer, ranges: Value, job: Value, tid: Value, _: Value) -> None:
-    count, threads = f.load("i64", job), f.load("i64", f.field(job, 8))
-    with f.range(0, count) as r:
-        pair = f.element("[2 x i64]", ranges, r)
-        base, nbytes = f.load("i64", pair), f.load("i64", f.field(pair, 8))
-        first = base & -_LINE
-        lines = (base + nbytes - first + (_LINE - 1)) // _LINE
-        start, stop = (first + lines * t // threads * _LINE for t in (tid, tid + 1))
-        with f.range(start, stop, _LINE) as at:
-            f.asm(f.words.evict, f.pointer(at))
+    """Drop a thread's part of each range from all caches, then read that of those left near."""
+    count, threads, near = (f.load("i64", f.field(job, at)) for at in (0, 8, 16))
+    with f.range(0, count) as r, _own_lines(f, ranges, r, tid, threads) as at:
+        f.asm(f.words.evict, f.pointer(at))
     f.lines.append("  fence seq_cst")
+    with f.range(near, count) as r, _own_lines(f, ranges, r, tid, threads) as at:
+        f.load("i32", f.pointer(at), "monotonic")
 
 
-@_runtime.define("internal void @evict(ptr %team, ptr %ranges, i64 %count)")
-def _(f: Writer, team: Value, ranges: Value, count: Value) -> None:
-    job = f.room("[2 x i64]")
+@_runtime.define("internal void @arrange(ptr %team, ptr %ranges, i64 %count, i64 %near)")
+def _(f: Writer, team: Value, ranges: Value, count: Value, near: Value) -> None:
+    job = f.room("[3 x i64]")
     with f.when(count.differs(0)):
         threads = f.load("i64", team)
-        f.store(count, job)
-        f.store(threads, f.field(job, 8))
-        f.call("void", "launch", team, f.constant("ptr", "@evict_part"), ranges, job, threads)
+        for value, at in ((count, 0), (threads, 8), (near, 16)):
+            f.store(value, f.field(job, at))
+        f.call("void", "launch", team, f.constant("ptr", "@place_part"), ranges, job, threads)
 
 
 def _seconds(f: Writer, ns: Value) -> Value:
@@ -451,14 +461,14 @@ def _seconds(f: Writer, ns: Value) -> Value:
 
 @_runtime.define(
     "void @tg_time(ptr %team, ptr %fn, ptr %buffers, ptr %workspace, i64 %threads, "
-    "i64 %samples, i64 %inner, ptr %ranges, i64 %count, ptr %seconds)"
+    "i64 %samples, i64 %inner, ptr %ranges, i64 %count, i64 %near, ptr %seconds)"
 )
 def _(f: Writer, team: Value, *given: Value) -> None:
-    fn, buffers, workspace, threads, samples, inner, ranges, count, seconds = given
+    fn, buffers, workspace, threads, samples, inner, ranges, count, near, seconds = given
     f.call("void", "part", team)
     each = f.cast("uitofp", inner, "double")
     with f.range(0, samples) as s:
-        f.call("void", "evict", team, ranges, count)
+        f.call("void", "arrange", team, ranges, count, near)
         start = _now(f)
         with f.range(0, inner):
             f.call("void", "launch", team, fn, buffers, workspace, threads)
@@ -601,7 +611,7 @@ def _(f: Writer, team: Value, plan: Value, n: Value, seconds: Value) -> None:
 def _(f: Writer, team: Value, plan: Value, *given: Value) -> None:
     n, samples, ranges, count, seconds, each = given
     with f.range(0, samples) as s:
-        f.call("void", "evict", team, ranges, count)
+        f.call("void", "arrange", team, ranges, count, count)
         start = _now(f)
         with f.when(each.equals("null")):
             f.call("i32", "tg_plan_run", team, plan, n)

@@ -295,7 +295,12 @@ class OpenClEngine:
     # ---- time
 
     def time(
-        self, launch: _Launch, samples: int, inner: int = 1, evicted: Sequence[ClMemory] = ()
+        self,
+        launch: _Launch,
+        samples: int,
+        inner: int = 1,
+        evicted: Sequence[ClMemory] = (),
+        near: Sequence[ClMemory] = (),
     ) -> tuple[float, ...]:
         seconds = []
         with self.lock:
