@@ -436,6 +436,8 @@ FAULTS = (
     Fault("a term in halves has the other sign", "variants.winograd:_combine_integers",
           "Op.ADD if other == minus else Op.SUB", "Op.ADD", "in halves"),
     # windows in rows
+    Fault("rows of the image are next to each other", "variants.convolutions:windows",
+          "own[y].index * by + row.index", "own[y].index + row.index", "windows in rows"),
     Fault("places of a row are those of its last loop", "variants.convolutions:windows",
           "k.index // step % extent", "k.index % extent", "windows in rows"),
     Fault("neighbours' channels begin where pixels do", "variants.convolutions:_flat",

@@ -41,7 +41,9 @@ def computed(kernel, arrays):
     return made["p0"]
 
 
-@pytest.mark.parametrize(("size", "channels", "window"), [(7, 16, 3), (5, 2, 7), (6, 3, 3)])
+@pytest.mark.parametrize(
+    ("size", "channels", "window"), [(7, 16, 3), (5, 2, 7), (6, 3, 3), (15, 2, 7), (16, 16, 3)]
+)
 def test_windows_in_rows_give_the_same_sums(size: int, channels: int, window: int) -> None:
     """Whole numbers are exact in any order."""
     kernel = conv(size, channels, 16, window)
@@ -61,6 +63,18 @@ def test_terms_are_whole_steps_of_a_tile_of_as_few_zeros_as_there_are() -> None:
         if found:
             (k,) = parts_of(kernel, NAME)[1].reduces[0].axes
             assert k.extent == terms
+
+
+def test_the_copy_of_an_image_is_of_columns_where_its_rows_fill_tiles() -> None:
+    """Of a first convolution at any batch, four of its words for each; seven times as many where
+    windows are whole.
+    """
+    for size, axes, words in ((16, 2, (16 + 6) * 16 * 16), (12, 1, 12 * 12 * 7 * 16)):
+        before, product = parts_of(conv(size, 2, 16, 7), NAME)
+        assert before.outputs[0].size == words
+        assert len(product.reduces[0].axes) == axes
+    (k,) = parts_of(conv(16, 2, 16, 3), NAME)[1].reduces[0].axes
+    assert k.extent == 32  # of columns alone 3 x 48
 
 
 def test_pixels_of_few_channels_are_copied_together() -> None:

@@ -174,11 +174,17 @@ def _copy(to: Param, source: Param, dim: int, to_last: bool) -> Kernel:
 #     v = sum over k of dot4(X'[m, k], W[o, ..k])         m = (y, x), k = (r, s, c)
 #
 # Tile registers then have rows of several rows of the image, and terms of several places of the
-# window: the same sum, of as many zeros more as make k whole steps of a tile.
+# window: the same sum, of as many zeros more as make k whole steps of a tile. Where one row of the
+# image fills tiles, a place of the copy is of the window's columns alone:
+#
+#         X'[i, x, s, c] = X[i, 2*x+s, c]                     zero where the image ends
+#     v = sum over r, k of dot4(X'[2*y+r, x, k], W[o, ..k])   k = (s, c)
+#
+# so that the copy of a large image is not as many times as large as the window has rows.
 
 
 _STEP = 16
-"""Words that a tile adds at a time."""
+"""Words that a tile adds at a time, and its rows."""
 
 
 def windows(kernel: Kernel) -> ChannelsLast | None:
@@ -208,8 +214,19 @@ def windows(kernel: Kernel) -> ChannelsLast | None:
         or (channel in inner and inner[channel].extent != source.shape[-1])
     ):
         return None
-    order = [a for a in reduce.axes if a.name != channel]
-    order += [inner[channel]] if channel in inner else []
+    last = [inner[channel]] if channel in inner else []
+    order = [*(a for a in reduce.axes if a.name != channel), *last]
+    read, places, k_axes = x, [a.index for a in own], list[Axis]()
+    apart = _rows_apart(x, own, order) if len(order) - len(last) > 1 else None
+    if apart is not None:
+        y, by, row = apart
+        lines = Axis(row.name, by * (own[y].extent - 1) + row.extent)
+        env = {own[y].name: as_index(0), row.name: lines.index}
+        read = replace(
+            x, index=tuple(i.substitute(env) for i in x.index), valid=x.valid.substitute(env)
+        )
+        places[y], own[y], k_axes = own[y].index * by + row.index, lines, [row]
+        order.remove(row)
     extents = _whole([a.extent for a in order])
     count = prod(extents)
     rows = Param.dense(x.param, x.dtype, (*(a.extent for a in own), count), "in")
@@ -220,18 +237,37 @@ def windows(kernel: Kernel) -> ChannelsLast | None:
         place[a.name] = k.index // step % extent
     spare = [(a, e) for a, e in zip(order, extents, strict=True) if e > a.extent]
     within = Valid(Range(place[a.name], 0, a.extent) for a, _ in spare)
-    read_x = Load(x.param, (*(a.index for a in own), k.index), x.dtype)
+    read_x = Load(x.param, (*places, k.index), x.dtype)
     read_w = Load(w.param, tuple(i.substitute(place) for i in w.index), w.dtype, within)
     assert isinstance(reduce.expr, Apply)
     terms = tuple(read_x if f is x else read_w for f in factors)
-    total = replace(reduce, axes=(k,), expr=replace(reduce.expr, args=terms))
+    total = replace(reduce, axes=(*k_axes, k), expr=replace(reduce.expr, args=terms))
     stages: tuple[Stage, ...] = tuple(total if s is reduce else s for s in kernel.stages)
     params = tuple(rows if p.name == x.param else p for p in kernel.params)
     made = replace(kernel, params=params, stages=stages, name=f"{kernel.name} of windows")
     at = [p.name for p in kernel.params]
-    before = _in_rows(source, rows, x, own, list(zip(order, extents, strict=True)))
+    before = _in_rows(source, rows, read, own, list(zip(order, extents, strict=True)))
     store = at.index(kernel.stores[0].param)
     return ChannelsLast(before, merge_axes(made).canonical(), None, at.index(x.param), store)
+
+
+def _rows_apart(x: Load, own: list[Axis], order: list[Axis]) -> tuple[int, int, Axis] | None:
+    """The axis of the image's rows by its place, the step from one to the next, and the axis of
+    the window's rows, where the copy is of columns alone; None where it is of whole windows: where
+    a row leaves more than an eighth of its tiles empty, or columns alone need more zeros.
+    """
+    if len(own) < 2 or -(-own[-1].extent // _STEP) * _STEP * 8 > own[-1].extent * 9:
+        return None
+    reads = [*x.index, *(r.index for r in x.valid)]
+    terms = prod(_whole([a.extent for a in order]))
+    for row in order:
+        more = row.extent * prod(_whole([a.extent for a in order if a is not row])) > terms
+        for at, y in enumerate(own[:-1]):
+            along = [i for i in reads if {y.name, row.name} & i.names()]
+            by = along[0].coefficient(y.name) if along else None
+            if by and not more and all((i - y.index * by - row.index).is_const for i in along):
+                return at, by, row
+    return None
 
 
 def _whole(extents: list[int]) -> list[int]:
