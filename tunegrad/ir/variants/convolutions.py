@@ -216,13 +216,13 @@ def windows(kernel: Kernel) -> ChannelsLast | None:
         return None
     last = [inner[channel]] if channel in inner else []
     order = [*(a for a in reduce.axes if a.name != channel), *last]
-    read, places, k_axes = x, [a.index for a in own], list[Axis]()
+    copied, places, k_axes = x, [a.index for a in own], list[Axis]()
     apart = _rows_apart(x, own, order) if len(order) - len(last) > 1 else None
     if apart is not None:
         y, by, row = apart
         lines = Axis(row.name, by * (own[y].extent - 1) + row.extent)
         env = {own[y].name: as_index(0), row.name: lines.index}
-        read = replace(
+        copied = replace(
             x, index=tuple(i.substitute(env) for i in x.index), valid=x.valid.substitute(env)
         )
         places[y], own[y], k_axes = own[y].index * by + row.index, lines, [row]
@@ -246,7 +246,7 @@ def windows(kernel: Kernel) -> ChannelsLast | None:
     params = tuple(rows if p.name == x.param else p for p in kernel.params)
     made = replace(kernel, params=params, stages=stages, name=f"{kernel.name} of windows")
     at = [p.name for p in kernel.params]
-    before = _in_rows(source, rows, read, own, list(zip(order, extents, strict=True)))
+    before = _in_rows(source, rows, copied, own, list(zip(order, extents, strict=True)))
     store = at.index(kernel.stores[0].param)
     return ChannelsLast(before, merge_axes(made).canonical(), None, at.index(x.param), store)
 
