@@ -464,7 +464,8 @@ class _Program:
     ``constants``: places of arguments that are part of the program. ``inputs``: places of tensors
     that are passed; ``orders``: the dimensions of some of them as their memory has them, in which
     the program takes them. ``frozen``: the identity of constants that stay as they are. Everything
-    else is a number, and has to be the same.
+    else is a number, and has to be the same. ``count``: outputs that a call gives; those behind them
+    are what some of these are views of.
     """
 
     def __init__(
@@ -476,8 +477,9 @@ class _Program:
         shared: bool = False,
         orders: Mapping[int, Sequence[int]] | None = None,
         frozen: Set[int] = frozenset(),
+        count: int | None = None,
     ) -> None:
-        self.model, self.shared = model, shared
+        self.model, self.shared, self._count = model, shared, count
         self.constants = tuple(constants)
         self._asked = tuple(i for i in constants if id(args[i]) not in frozen)
         self._outputs = tuple(outputs)
@@ -540,7 +542,7 @@ class _Program:
             o, (place, offset, parts) = self._outputs[n], found[n]
             base = _AS_REAL(found[place]) if parts else found[place]
             found[n] = base.as_strided(o.shape, _strides(o), offset)
-        return tuple(found)
+        return tuple(found[: self._count])
 
 
 class _Direct:
@@ -611,6 +613,7 @@ class _Compiled:
     ) -> None:  # fmt: skip
         self._boxed_call = True  # PyTorch copies it from the object
         self._graph, self._names = graph, names
+        self._wide, self._bases = _with_bases(graph) if constants else (graph, {})
         self._constants, self._draws, self._places = constants, draws, written
         self._frozen = frozen
         self._check = settings["check"]
@@ -740,17 +743,18 @@ class _Compiled:
         }
         rest = {i: a for i, a in enumerate(args) if not hasattr(a, "dtype")}
         pairs = frozenset(i for i in inputs if args[i].is_complex())
-        every = partial(_every, self._graph, {**rest, **values}, inputs, pairs, orders)
-        outputs = _outputs(
-            self._graph, every(*(Tensor.input(s.name, s.shape, s.dtype) for s in specs)), want
-        )
+        every = partial(_every, self._wide, {**rest, **values}, inputs, pairs, orders)
+        found = every(*(Tensor.input(s.name, s.shape, s.dtype) for s in specs))
+        count = len(_results(self._graph))
+        said = [*_said(self._graph, want), *[None] * (len(found) - count)]
+        outputs = _outputs(self._wide, found, said)
         if not any(o.source == "computed" for o in outputs):
             raise ModelError("it gives no tensor")
         if place == "cpu":
             free = {i for i in inputs if i not in pairs and _is_whole(args[i])} - orders.keys()
             outputs = _in_place(outputs, self._places, free)
         if self._constants:  # where gradients are recorded, AOTAutograd makes views
-            outputs = _with_views(outputs, _said(self._graph, want), len(self._places))
+            outputs = _with_views(outputs, said, len(self._places), self._bases)
         donated = tuple(f"x{o.value}" for o in outputs if o.source == "new")
         run = partial(_run, every, outputs)
         model = load(
@@ -764,7 +768,7 @@ class _Compiled:
                 f"its tensors lie on {place}, and it is compiled for {asked}; "
                 f'leave out "device", or say options={{"device": "{place}"}}'
             )
-        return _Program(args, static, model, outputs, shared, orders, self._frozen)
+        return _Program(args, static, model, outputs, shared, orders, self._frozen, count)
 
 
 class _Ahead(_SavedGraph):  # type: ignore[misc]
@@ -982,9 +986,56 @@ def _said(graph: Any, want: Sequence[Any] | None) -> Sequence[Any]:
     return want or [getattr(n, "meta", {}).get("val") for n in _results(graph)]
 
 
-def _with_views(outputs: Sequence[_Output], said: Sequence[Any], first: int) -> tuple[_Output, ...]:
+def _with_bases(graph: Any) -> tuple[Any, dict[int, tuple[int, Any]]]:
+    """A graph with tensors behind its outputs that some of these are views of, and by the places of
+    these outputs those of the tensors, with the descriptions of the outputs; itself and nothing
+    where there are none.
+
+    Only tensors that have no more elements than such outputs together: of ``h[:, 0]`` alone the
+    rest of ``h`` is not computed.
+    """
+    made = dict[Any, Any]()
+    for n in graph.graph.nodes:
+        if _is_simple(n.meta.get("val")):
+            made.setdefault(_STORAGE(n.meta["val"].untyped_storage()), n)
+    nodes, views = list(_results(graph)), dict[Any, list[int]]()
+    for place, n in enumerate(nodes):
+        base = made.get(_STORAGE(n.meta["val"].untyped_storage())) if _is_view(n) else None
+        if base not in (None, *nodes) and base.op == "call_function" and not _is_view(base):
+            views.setdefault(base, []).append(place)
+    sizes = {b: sum(nodes[i].meta["val"].numel() for i in of) for b, of in views.items()}
+    bases = [b for b in views if b.meta["val"].numel() <= sizes[b]]
+    if not bases:
+        return graph, {}
+    torch = load_torch()
+    wide = torch.fx.Graph()
+    copies: dict[Any, Any] = {}
+    outputs = wide.graph_copy(graph.graph, copies)
+    wide.output((*outputs, *(copies[b] for b in bases)))
+    places = {
+        i: (len(nodes) + at, nodes[i].meta["val"]) for at, b in enumerate(bases) for i in views[b]
+    }
+    return torch.fx.GraphModule(graph, wide), places
+
+
+def _is_view(node: Any) -> bool:
+    """True for a tensor that is not all of its memory, in its order."""
+    said = getattr(node, "meta", {}).get("val")
+    if not _is_simple(said):
+        return False
+    whole = said.numel() * said.element_size() == said.untyped_storage().nbytes()
+    return not (whole and said.is_contiguous())
+
+
+def _with_views(
+    outputs: Sequence[_Output],
+    said: Sequence[Any],
+    first: int,
+    bases: Mapping[int, tuple[int, Any]],
+) -> tuple[_Output, ...]:
     """The outputs from the place ``first`` on that share memory in PyTorch share it here, where one
-    of them is all of it: to write to one is to write to the other.
+    of them is all of it: to write to one is to write to the other. So do those that are views of one
+    hidden tensor and lie in it as the graph says, which ``bases`` has by their places.
     """
     every, whole = list(outputs), dict[int, int]()
     for turn in ("whole", "views"):
@@ -1002,6 +1053,13 @@ def _with_views(outputs: Sequence[_Output], said: Sequence[Any], first: int) -> 
                 parts = said[base].is_complex() and said[base].real.dtype is like.dtype
                 if parts or said[base].dtype is like.dtype:
                     place = (base, like.storage_offset(), parts)
+                    every[n] = _Output("view", place, None, tuple(like.shape), like.stride())
+            elif base is None and n in bases:
+                at, told = bases[n]
+                size = prod(outputs[at].shape) * like.element_size()
+                lies = like.stride(), like.storage_offset(), memory.nbytes(), like.dtype
+                if lies == (told.stride(), told.storage_offset(), size, outputs[at].value):
+                    place = (at, like.storage_offset(), False)
                     every[n] = _Output("view", place, None, tuple(like.shape), like.stride())
     return tuple(every)
 

@@ -392,6 +392,40 @@ def test_outputs_that_share_memory_share_it_where_nothing_is_compared() -> None:
                 assert a.stride() == b.stride()
 
 
+@pytest.mark.parametrize(
+    "views",
+    [
+        lambda h: h.chunk(3, -1),
+        lambda h: [t.view(2, 5, 2, 4).transpose(1, 2) for t in h.chunk(3, -1)],
+        lambda h: (h[:, 3:], h[:, :3], h[0]),
+        lambda h: (h.sum(-1, keepdim=True).expand(-1, -1, 5),),
+        lambda h: (h.unfold(-1, 8, 4),),
+    ],
+    ids=["chunks", "heads", "parts", "repeated", "windows"],
+)
+def test_views_that_make_up_a_hidden_tensor_lie_in_it(views: Any) -> None:
+    """They had memory of their own, contiguous, and did not change together."""
+    module, x = torch.nn.Linear(8, 24), torch.randn(2, 5, 8)
+    f = compiled(lambda x: tuple(views(module(x))))
+    with torch.no_grad():
+        for _ in range(2):
+            got, want = f(x), tuple(views(module(x)))
+            for found in (got, want):
+                found[-1][(0,) * found[-1].ndim] = 7.0
+            for a, b in zip(got, want, strict=True):
+                close(a, b)
+                assert (a.stride(), a.storage_offset()) == (b.stride(), b.storage_offset())
+
+
+def test_a_row_of_a_hidden_tensor_is_computed_alone() -> None:
+    module, x = torch.nn.Linear(8, 24), torch.randn(2, 5, 8)
+    f = compiled(lambda x: module(x)[:, 0])
+    with torch.no_grad():
+        got = f(x)
+    close(got, module(x)[:, 0])
+    assert got.untyped_storage().nbytes() == 2 * 24 * 4
+
+
 def test_parts_of_complex_outputs_share_their_memory() -> None:
     def function(x: Any) -> Any:
         z = torch.fft.fft(x)
