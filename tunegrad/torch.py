@@ -464,8 +464,8 @@ class _Program:
     ``constants``: places of arguments that are part of the program. ``inputs``: places of tensors
     that are passed; ``orders``: the dimensions of some of them as their memory has them, in which
     the program takes them. ``frozen``: the identity of constants that stay as they are. Everything
-    else is a number, and has to be the same. ``count``: outputs that a call gives; those behind them
-    are what some of these are views of.
+    else is a number, and has to be the same. ``count``: outputs that a call gives; some of these
+    are views of those behind them.
     """
 
     def __init__(
@@ -1020,7 +1020,7 @@ def _with_bases(graph: Any) -> tuple[Any, dict[int, tuple[int, Any]]]:
 
 def _is_view(node: Any) -> bool:
     """True for a tensor that is not all of its memory, in its order."""
-    said = getattr(node, "meta", {}).get("val")
+    said: Any = getattr(node, "meta", {}).get("val")
     if not _is_simple(said):
         return False
     whole = said.numel() * said.element_size() == said.untyped_storage().nbytes()
@@ -1034,8 +1034,8 @@ def _with_views(
     bases: Mapping[int, tuple[int, Any]],
 ) -> tuple[_Output, ...]:
     """The outputs from the place ``first`` on that share memory in PyTorch share it here, where one
-    of them is all of it: to write to one is to write to the other. So do those that are views of one
-    hidden tensor and lie in it as the graph says, which ``bases`` has by their places.
+    of them is all of it: to write to one is to write to the other. So do those that are views of
+    one hidden tensor and lie in it as the graph says, which ``bases`` has by their places.
     """
     every, whole = list(outputs), dict[int, int]()
     for turn in ("whole", "views"):
