@@ -994,13 +994,13 @@ def _with_bases(graph: Any) -> tuple[Any, dict[int, tuple[int, Any]]]:
     Only tensors that have no more elements than such outputs together: of ``h[:, 0]`` alone the
     rest of ``h`` is not computed.
     """
-    made = dict[Any, Any]()
+    made: dict[Any, Any] = {}
     for n in graph.graph.nodes:
         if _is_simple(n.meta.get("val")):
             made.setdefault(_STORAGE(n.meta["val"].untyped_storage()), n)
     nodes, views = list(_results(graph)), dict[Any, list[int]]()
     for place, n in enumerate(nodes):
-        base = made.get(_STORAGE(n.meta["val"].untyped_storage())) if _is_view(n) else None
+        base: Any = made.get(_STORAGE(n.meta["val"].untyped_storage())) if _is_view(n) else None
         if base not in (None, *nodes) and base.op == "call_function" and not _is_view(base):
             views.setdefault(base, []).append(place)
     sizes = {b: sum(nodes[i].meta["val"].numel() for i in of) for b, of in views.items()}
