@@ -178,6 +178,40 @@ def test_dynamo_guards_no_frozen_weight_and_still_sees_layers_and_modes() -> Non
         assert not torch.allclose(found, module.eval()(x))
 
 
+@pytest.mark.parametrize(
+    "guards",
+    [
+        torch.compiler.skip_guard_on_inbuilt_nn_modules_unsafe,
+        torch.compiler.skip_guard_on_all_nn_modules_unsafe,
+        torch.compiler.keep_portable_guards_unsafe,
+        torch.compiler.keep_tensor_guards_unsafe,
+        torch.compiler.skip_all_guards_unsafe,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_guards_are_dropped_beside_options_of_ours(guards: Any, loads: list[Any]) -> None:
+    """In place, without a module around it; what guards see of inputs is another program."""
+
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = mlp()
+
+        def forward(self, x: Any) -> Any:
+            return self.layers(x)
+
+    module, x = Own().eval(), torch.randn(5, 4)
+    options = {**QUIET, "freezing": True, "guard_filter_fn": guards}
+    module.compile(backend="tunegrad", options=options)
+    with torch.no_grad():
+        close(module(x), module.layers(x))
+        if guards is not torch.compiler.skip_all_guards_unsafe:
+            close(module(x[:2]), module.layers(x[:2]))
+        assert len(loads) == 1 + (guards is not torch.compiler.skip_all_guards_unsafe)
+        with torch.compiler.set_stance("default", skip_guard_eval_unsafe=True):
+            close(module(x), module.layers(x))
+
+
 def test_frozen_modules_of_one_class_keep_their_own_weights() -> None:
     options = {**QUIET, "freezing": True, **UNGUARDED}
     blocks, x = (
