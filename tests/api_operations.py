@@ -412,6 +412,44 @@ def _index_add(d: Draw) -> str:
     return f"{x}.index_add({at}, {_positions(d, x.shape[at], (n,))}, {source})"
 
 
+def _index_put(d: Draw) -> str:
+    x = d.pick(*NUMBER, ranked=True, some=True, limit=100)
+    n = d.rng.randint(1, 4)
+    source = d.fresh((n, *x.shape[1:]), x.category, dtype=x.dtype)
+    added = d.choice(["", ", accumulate=True"])
+    return f"{x}.index_put(({_positions(d, x.shape[0], (n,))},), {source}{added})"
+
+
+def _index_reduce(d: Draw) -> str:
+    x = d.pick(*NUMBER, ranked=True, some=True, limit=100)
+    at, n = d.rng.randrange(len(x.shape)), d.rng.randint(1, 4)
+    source = d.fresh((*x.shape[:at], n, *x.shape[at + 1 :]), x.category, dtype=x.dtype)
+    fold = d.choice(["amax", "amin"])
+    return f"{x}.index_reduce({at}, {_positions(d, x.shape[at], (n,))}, {source}, {fold!r})"
+
+
+def _masked_scatter(d: Draw) -> str:
+    x = d.pick(*NUMBER, ranked=True, some=True, limit=100)
+    source = d.fresh((prod(x.shape),), x.category, dtype=x.dtype)
+    return f"{x}.masked_scatter({x} > {x}.flip(0), {source})"
+
+
+def _select_scatter(d: Draw) -> str:
+    x = d.pick(*ANY, ranked=True, some=True)
+    at = d.rng.randrange(len(x.shape))
+    source = d.fresh((*x.shape[:at], *x.shape[at + 1 :]), x.category, dtype=x.dtype)
+    return f"{x}.select_scatter({source}, {at}, {d.rng.randrange(x.shape[at])})"
+
+
+def _slice_scatter(d: Draw) -> str:
+    x = d.pick(*ANY, ranked=True, some=True)
+    at, step = d.rng.randrange(len(x.shape)), d.rng.randint(1, 3)
+    low = d.rng.randint(0, x.shape[at])
+    count = len(range(low, x.shape[at], step))
+    source = d.fresh((*x.shape[:at], count, *x.shape[at + 1 :]), x.category, dtype=x.dtype)
+    return f"{x}.slice_scatter({source}, {at}, {low}, None, {step})"
+
+
 def _embedding(d: Draw) -> str:
     x = d.pick(*ANY, rank=(2,), some=True)
     return f"F.embedding({_positions(d, x.shape[0], d.choice([(3,), (2, 2), ()]))}, {x})"
@@ -649,7 +687,9 @@ FAMILIES: dict[str, dict[str, Operation]] = {
     "positions": {
         "gather": _gather, "index_select": _index_select, "indexed": _indexed, "chosen": _chosen,
         "scatter_add": _scatter_add, "index_add": _index_add, "embedding": _embedding,
-        "one_hot": _one_hot,
+        "one_hot": _one_hot, "index_put": _index_put, "index_reduce": _index_reduce,
+        "masked_scatter": _masked_scatter, "select_scatter": _select_scatter,
+        "slice_scatter": _slice_scatter,
     },
     "reductions": {
         "sum": _reduced("sum({})", FLOAT, INT, BOOL), "mean": _reduced("mean({})", FLOAT),
@@ -670,6 +710,7 @@ FAMILIES: dict[str, dict[str, Operation]] = {
         "logcumsumexp": _along("logcumsumexp({})", FLOAT), "sort": _sort,
         "argsort": _along("argsort(dim={}, stable=True)", *NUMBER, exact=True), "topk": _topk,
         "kthvalue": _kthvalue, "median": _along("median({})[0]", FLOAT, INT, exact=True),
+        "nanmedian": _along("nanmedian({})[0]", FLOAT, INT, exact=True),
     },
     "windows": {
         "conv1d": _convolution(1), "conv2d": _convolution(2),
@@ -692,7 +733,8 @@ FAMILIES: dict[str, dict[str, Operation]] = {
 EXACT = (
     {n for f in ("steps", "shapes", "slices", "joins") for n in FAMILIES[f]} - {"cast", "bits"}
     | {n for f in ("masks", "positions", "orders") for n in FAMILIES[f]}
-    - {"hidden", "scatter_add", "index_add", "cumsum", "cumprod", "logcumsumexp", "one_hot"}
+    - {"hidden", "scatter_add", "index_add", "index_put", "cumsum", "cumprod", "logcumsumexp"}
+    - {"one_hot"}
     | {"neg", "abs", "relu", "clamp", "maximum", "minimum", "max_pool2d"}
     | {"amax", "amin", "max", "argmax", "argmin", "all", "any", "count_nonzero"}
 )  # fmt: skip

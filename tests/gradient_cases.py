@@ -73,7 +73,10 @@ _INDEXED = [
 _WRITTEN = [
     "a.scatter_add(1, i.reshape(2, 3, 1) % 3, b[:, :, :1])", "a.index_add(1, i[:2] % 3, b[:, :2])",
     "a.scatter(1, T.argsort(b, 1), b)", "a.index_copy(1, i[:2], b[:, :2])",
-    "a.index_fill(1, i[:2], 0.5)",
+    "a.index_fill(1, i[:2], 0.5)", "a.select_scatter(b[:, 0], 1, -1)",
+    "a.slice_scatter(b[:, :1], 1, 0, None, 3)", "a.masked_scatter(a > b, b)",
+    "a.index_put((i[:2] % 2, i[1:3] % 3), b[0, :2])", "a.nanmedian(1)[0]",
+    "a.index_reduce(1, i[:2] % 3, b[:, :2], 'prod')",
 ]  # fmt: skip
 _CONVOLVED: list[tuple[str, Shapes]] = [
     ("F.conv1d(a, b, c)", ((2, 2, 5), (3, 2, 3), (3,))),

@@ -174,23 +174,20 @@ def write(x: Handle, node: Node, source: Handle) -> None:
     Raises ShapeError where one element of ``x`` is read at several places, GradientError outside
     ``no_grad`` for a tensor that requires a gradient.
     """
-    views, at, recorded = [], x, tracing.recording()
+    at, recorded = x, tracing.recording()
     while isinstance(at, Aliased):
         at.settle()
         recorded = recorded and at.step[0] is not tracing.stopped
         if recorded:
             _check_free(at)
-        views.append(at)
         at = at.source
-    root, value = at, node
+    root = at
     if recorded:
         _check_free(root)
     if not node.size:
         return
-    for view in views:
-        move, args = view.step
-        value = _PUT[move](view.source.node, value, args)
-    known = joined([root, source]) if views else source.bindings
+    value = put(x, node)
+    known = joined([root, source]) if root is not x else source.bindings
     kept = value
     if not recorded:
         kept, known = _unrecorded(root, value, known)
@@ -201,6 +198,16 @@ def write(x: Handle, node: Node, source: Handle) -> None:
     renew(root, kept, known)
     if kept is value and isinstance(x, Aliased) and x.step[0] is not tracing.stopped:
         x.made, x.held, x.seen = node, known, kept
+
+
+def put(view: Handle, node: Node) -> Node:
+    """The root of a view with the elements of ``node``, of its shape and dtype, in the view."""
+    while isinstance(view, Aliased):
+        view.settle()
+        move, args = view.step
+        node = _PUT[move](view.source.node, node, args)
+        view = view.source
+    return node
 
 
 def _check_free(x: Handle) -> None:

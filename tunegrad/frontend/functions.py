@@ -26,36 +26,39 @@ from .tensor import Tensor, giving_tensors, lift, where
 __all__ = [
     "abs", "absolute", "acos", "acosh", "add", "addbmm", "addcdiv", "addcmul", "addmm", "addmv",
     "addr", "all", "allclose", "amax", "amin", "aminmax", "any", "arccos", "arccosh", "arcsin",
-    "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin", "argsort", "asin", "asinh",
-    "atan", "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "baddbmm",
-    "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift",
-    "bitwise_xor", "bmm", "broadcast_shapes", "broadcast_tensors", "broadcast_to", "bucketize",
-    "cat", "cdist", "ceil", "celu", "chain_matmul", "channel_shuffle", "chunk", "clamp",
-    "clamp_max", "clamp_min", "clip", "clone", "column_stack", "concat", "concatenate",
-    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
-    "copysign", "corrcoef", "cos", "cosh", "cosine_similarity", "count_nonzero", "cov", "cross",
-    "cummax", "cummin", "cumprod", "cumsum", "deg2rad", "detach", "diag", "diag_embed",
-    "diagonal", "diff", "div", "divide", "dot", "dstack", "dump", "einsum", "eq", "equal",
-    "erf", "erfc", "erfinv", "exp", "exp2", "expand_dims", "expm1", "fix", "flatten", "flip",
-    "fliplr", "flipud", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "frac",
-    "gather", "ge", "ger", "greater", "greater_equal", "gt", "hardshrink", "heaviside",
-    "hstack", "hypot", "index_add", "index_copy", "index_fill", "index_select", "inner",
-    "is_tensor", "isclose", "isfinite", "isinf", "isnan", "isneginf", "isposinf", "kron",
-    "kthvalue", "le", "lerp", "less", "less_equal", "log", "log1p", "log2", "log10",
-    "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp", "logical_and", "logical_not",
-    "logical_or", "logical_xor", "logit", "logsumexp", "lt", "masked_fill", "matmul",
+    "arcsinh", "arctan", "arctan2", "arctanh", "argmax", "argmin", "argsort", "argwhere",
+    "asin", "asinh", "atan", "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d",
+    "baddbmm", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or",
+    "bitwise_right_shift", "bitwise_xor", "bmm", "broadcast_shapes", "broadcast_tensors",
+    "broadcast_to", "bucketize", "cat", "cdist", "ceil", "celu", "chain_matmul",
+    "channel_shuffle", "chunk", "clamp", "clamp_max", "clamp_min", "clip", "clone",
+    "column_stack", "concat", "concatenate", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
+    "conv_transpose2d", "conv_transpose3d", "copysign", "corrcoef", "cos", "cosh",
+    "cosine_similarity", "count_nonzero", "cov", "cross", "cummax", "cummin", "cumprod",
+    "cumsum", "deg2rad", "detach", "diag", "diag_embed", "diagflat", "diagonal",
+    "diagonal_scatter", "diff", "dist", "div", "divide", "dot", "dstack", "dump", "einsum",
+    "eq", "equal", "erf", "erfc", "erfinv", "exp", "exp2", "expand_dims", "expm1", "fix",
+    "flatten", "flip", "fliplr", "flipud", "float_power", "floor", "floor_divide", "fmax",
+    "fmin", "fmod", "frac", "gather", "ge", "ger", "greater", "greater_equal", "gt",
+    "hardshrink", "heaviside", "hstack", "hypot", "index_add", "index_copy", "index_fill",
+    "index_put", "index_reduce", "index_select", "inner", "is_tensor", "isclose", "isfinite",
+    "isinf", "isnan", "isneginf", "isposinf", "kron", "kthvalue", "le", "lerp", "less",
+    "less_equal", "log", "log1p", "log2", "log10", "log_softmax", "logaddexp", "logaddexp2",
+    "logcumsumexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logit",
+    "logsumexp", "lt", "masked_fill", "masked_scatter", "masked_select", "matmul",
     "matrix_power", "max", "maximum", "mean", "median", "min", "minimum", "mm", "moveaxis",
-    "movedim", "msort", "mul", "multiply", "mv", "nan_to_num", "nanmean", "nansum", "narrow",
-    "ne", "neg", "negative", "norm", "not_equal", "numel", "outer", "pairwise_distance",
-    "permute", "pixel_shuffle", "pixel_unshuffle", "positive", "pow", "prelu", "prod",
-    "quantile", "rad2deg", "ravel", "reciprocal", "relu", "remainder", "repeat_interleave",
-    "reshape", "roll", "rot90", "round", "row_stack", "rsqrt", "rsub",
+    "movedim", "msort", "mul", "multiply", "mv", "nan_to_num", "nanmean", "nanmedian", "nansum",
+    "narrow", "ne", "neg", "negative", "nonzero", "norm", "not_equal", "numel", "outer",
+    "pairwise_distance", "permute", "pixel_shuffle", "pixel_unshuffle", "positive", "pow",
+    "prelu", "prod", "put", "quantile", "rad2deg", "ravel", "reciprocal", "relu", "remainder",
+    "repeat_interleave", "reshape", "roll", "rot90", "round", "row_stack", "rsqrt", "rsub",
     "scaled_dot_product_attention", "scatter", "scatter_add", "scatter_reduce", "searchsorted",
-    "select", "selu", "sigmoid", "sign", "signbit", "sin", "sinc", "sinh", "softmax", "sort",
-    "split", "sqrt", "square", "squeeze", "stack", "std", "std_mean", "sub", "subtract", "sum",
-    "swapaxes", "swapdims", "t", "take", "take_along_dim", "tan", "tanh", "tensor_split",
-    "tensordot", "tile", "topk", "trace", "transpose", "tril", "triu", "true_divide", "trunc",
-    "unbind", "unflatten", "unsqueeze", "var", "var_mean", "vdot", "vstack", "where", "xlogy",
+    "select", "select_scatter", "selu", "sgn", "sigmoid", "sign", "signbit", "sin", "sinc",
+    "sinh", "slice_scatter", "softmax", "sort", "split", "sqrt", "square", "squeeze", "stack",
+    "std", "std_mean", "sub", "subtract", "sum", "swapaxes", "swapdims", "t", "take",
+    "take_along_dim", "tan", "tanh", "tensor_split", "tensordot", "tile", "topk", "trace",
+    "transpose", "tril", "triu", "true_divide", "trunc", "unbind", "unflatten", "unsqueeze",
+    "var", "var_mean", "vdot", "vstack", "where", "xlogy",
 ]  # fmt: skip
 
 GraphForm = Literal["text", "dot"]
@@ -102,6 +105,8 @@ detach = viewing(Tensor.detach)
 equal = operation(Tensor.equal)
 max = operation(Tensor.max)
 min = operation(Tensor.min)
+argwhere, nonzero = operation(Tensor.argwhere), operation(Tensor.nonzero)
+masked_select = operation(Tensor.masked_select)
 
 # ---- activation
 
@@ -135,7 +140,10 @@ conv_transpose3d = Tensor.conv_transpose3d
 gather, index_add, index_copy = Tensor.gather, Tensor.index_add, Tensor.index_copy
 index_fill, index_select, scatter = Tensor.index_fill, Tensor.index_select, Tensor.scatter
 scatter_add, scatter_reduce, take = Tensor.scatter_add, Tensor.scatter_reduce, Tensor.take
-take_along_dim = Tensor.take_along_dim
+take_along_dim, index_put = Tensor.take_along_dim, Tensor.index_put
+index_reduce, put = Tensor.index_reduce, Tensor.put
+masked_scatter, diagonal_scatter = Tensor.masked_scatter, Tensor.diagonal_scatter
+select_scatter, slice_scatter = Tensor.select_scatter, Tensor.slice_scatter
 
 # ---- products
 
@@ -154,7 +162,7 @@ flatten, fliplr, flipud, movedim = Tensor.flatten, Tensor.fliplr, Tensor.flipud,
 repeat_interleave, roll, rot90 = Tensor.repeat_interleave, Tensor.roll, Tensor.rot90
 split, t, tensor_split, tile = Tensor.split, Tensor.t, Tensor.tensor_split, Tensor.tile
 trace, transpose, tril, triu = Tensor.trace, Tensor.transpose, Tensor.tril, Tensor.triu
-unbind, unflatten = Tensor.unbind, Tensor.unflatten
+unbind, unflatten, diagflat = Tensor.unbind, Tensor.unflatten, Tensor.diagflat
 
 # ---- ordering
 
@@ -162,12 +170,14 @@ argsort, bucketize, corrcoef, cov = Tensor.argsort, Tensor.bucketize, Tensor.cor
 cummax, cummin, cumprod, cumsum = Tensor.cummax, Tensor.cummin, Tensor.cumprod, Tensor.cumsum
 diff, kthvalue, logcumsumexp = Tensor.diff, Tensor.kthvalue, Tensor.logcumsumexp
 median, msort, quantile = Tensor.median, Tensor.msort, Tensor.quantile
+nanmedian = Tensor.nanmedian
 searchsorted, sort, topk = Tensor.searchsorted, Tensor.sort, Tensor.topk
 
 # ---- reduction
 
 aminmax, argmax, argmin = Tensor.aminmax, Tensor.argmax, Tensor.argmin
 count_nonzero, log_softmax, logsumexp = Tensor.count_nonzero, Tensor.log_softmax, Tensor.logsumexp
+dist = Tensor.dist
 nanmean, nansum, norm, softmax = Tensor.nanmean, Tensor.nansum, Tensor.norm, Tensor.softmax
 std, std_mean, var, var_mean = Tensor.std, Tensor.std_mean, Tensor.var, Tensor.var_mean
 
@@ -192,7 +202,7 @@ arccos, arccosh, arcsin, arcsinh = acos, acosh, asin, asinh
 arctan, arctan2, arctanh = atan, atan2, atanh
 greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
 subtract, multiply, divide, true_divide = sub, mul, div, div
-absolute, negative, fix, clip = abs, neg, trunc, clamp
+absolute, negative, fix, clip, sgn = abs, neg, trunc, clamp, sign
 moveaxis, swapdims, ger, vdot = movedim, swapaxes, outer, dot
 
 # ---- of several tensors

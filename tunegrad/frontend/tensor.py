@@ -32,7 +32,6 @@ from tunegrad.lazy import unknown
 from . import aliasing, handle
 from .nodes import arrays, substitute, tracing
 from .nodes import elementwise as ew
-from .nodes.elementwise import Scalar
 from .nodes.movement import Axes, extents, flat
 from .operation import in_place
 from .ops import (
@@ -44,6 +43,7 @@ from .ops import (
     movement,
     normalisation,
     ordering,
+    parts,
     pooling,
     products,
     reduction,
@@ -73,6 +73,24 @@ def _value_of(x: handle.Handle) -> NDArray[np.generic]:
     home = "tunegrad.inference"
     realize: Any = getattr(modules.get(home), "realize", None)  # None while another thread imports
     return cast("NDArray[np.generic]", (realize or import_module(home).realize)([x])[0])
+
+
+_NOT_HERE = {
+    "the order in memory is by rows, and not shown; slices, expand() and unfold() are views":
+        "as_strided as_strided_ as_strided_scatter data_ptr resize_ resize_as_ set_ storage",
+    "the shape of a tensor does not change; use the method without _":
+        "squeeze_ swapaxes_ swapdims_ t_ transpose_ unsqueeze_",
+    "there are no complex numbers":
+        "angle cdouble cfloat chalf conj conj_physical imag is_complex istft real stft",
+    "there are no sparse tensors":
+        "coalesce indices is_sparse sparse_mask to_sparse to_sparse_coo to_sparse_csr values",
+    "floats are not read as bits; use numpy's on numpy()": "frexp nextafter nextafter_",
+    "gradients are rewrites of the graph; use tg.grad of a function":
+        "grad_fn register_hook register_post_accumulate_grad_hook",
+    "a device is chosen where a function is compiled or a model is loaded":
+        "cuda device get_device is_cuda pin_memory xpu",
+}  # fmt: skip
+"""Why a Tensor has not these methods of PyTorch's."""
 
 
 class Tensor(handle.Handle):
@@ -123,7 +141,7 @@ class Tensor(handle.Handle):
 
     @spelled
     def new_full(
-        self, size: Sequence[int], fill_value: Scalar, dtype: arrays.DTypeLike | None = None
+        self, size: Sequence[int], fill_value: ew.Scalar, dtype: arrays.DTypeLike | None = None
     ) -> Tensor:
         """``fill_value`` everywhere, in this dtype unless given."""
         kind = self.dtype if dtype is None else dtypes.dtype_of(dtype)
@@ -152,6 +170,9 @@ class Tensor(handle.Handle):
                 return self._made_now(name)
             if name.startswith("_") or hasattr(Tensor, name):  # a property's own error
                 return object.__getattribute__(self, name)
+            for why, names in _NOT_HERE.items():
+                if name in names.split():
+                    raise AttributeError(f"Tensor.{name} is not there: {why}", name="")
             raise unknown("Tensor", name, lambda: dir(Tensor))
 
     def __repr__(self) -> str:
@@ -215,6 +236,27 @@ class Tensor(handle.Handle):
         return _restored, (node, dict(self.bindings), self.leaf is not None and self.leaf.required)
 
     # ---- values
+
+    @spelled
+    def nonzero(self, *, as_tuple: bool = False) -> Any:
+        """Places of elements that are not 0, i64 (count, ndim), or a tuple of one tensor for each
+        dimension.
+
+        How many there are depends on values, so the tensor is computed; errors as ``numpy``'s.
+        """
+        x = self.reshape(1) if as_tuple and not self.shape else self
+        found = np.argwhere((x != 0).numpy())
+        return tuple(map(Tensor, np.ascontiguousarray(found.T))) if as_tuple else Tensor(found)
+
+    def argwhere(self) -> Tensor:
+        """``nonzero``, by numpy's name."""
+        return cast("Tensor", self.nonzero())
+
+    def masked_select(self, mask: handle.TensorLike) -> Tensor:
+        """The elements where a mask holds, which broadcasts, in a row; the mask is computed."""
+        held = lift(mask, "masked_select")
+        shape = ew.broadcast_shapes("masked_select", self.shape, held.shape)
+        return self.broadcast_to(shape)[held.broadcast_to(shape).numpy()]
 
     def numpy(self) -> NDArray[np.generic]:
         """Compute it. bf16 comes as its bit patterns in ``uint16``.
@@ -281,13 +323,13 @@ class Tensor(handle.Handle):
                 return getattr(inputs[1], reflected)(inputs[0])
         return operation(first, *inputs[1:])
 
-    def item(self) -> Scalar:
+    def item(self) -> ew.Scalar:
         """The only element, as a Python number."""
         if self.node.size != 1:
             raise errors.ShapeError(
                 f"item: shape {self.shape} has {self.node.size} elements, not one"
             )
-        return cast("Scalar", self.detach().cast(self.dtype.compute).numpy().item())
+        return cast("ew.Scalar", self.detach().cast(self.dtype.compute).numpy().item())
 
     def tolist(self) -> Any:
         """Its values as nested lists of Python numbers."""
@@ -340,7 +382,7 @@ class Tensor(handle.Handle):
         self[...] = src
         return self
 
-    def fill_(self, value: Scalar | Tensor) -> Tensor:
+    def fill_(self, value: ew.Scalar | Tensor) -> Tensor:
         """Give all elements one value, a number or a tensor of shape ().
 
         Raises ShapeError for a tensor of another shape.
@@ -585,6 +627,7 @@ class Tensor(handle.Handle):
     remainder = arithmetic.remainder
     rsub = arithmetic.rsub
     sign = arithmetic.sign
+    sgn = sign
     signbit = arithmetic.signbit
     sub = arithmetic.sub
     trunc = arithmetic.trunc
@@ -628,6 +671,7 @@ class Tensor(handle.Handle):
     chunk = movement.chunk
     diag = movement.diag
     diag_embed = movement.diag_embed
+    diagflat = movement.diagflat
     diagonal = movement.diagonal
     expand_as = movement.expand_as
     expand_dims = movement.expand_dims
@@ -660,13 +704,23 @@ class Tensor(handle.Handle):
     index_add = indexing.index_add
     index_copy = indexing.index_copy
     index_fill = indexing.index_fill
+    index_put = indexing.index_put
+    index_reduce = indexing.index_reduce
     index_select = indexing.index_select
     one_hot = indexing.one_hot
+    put = indexing.put
     scatter = indexing.scatter
     scatter_add = indexing.scatter_add
     scatter_reduce = indexing.scatter_reduce
     take = indexing.take
     take_along_dim = indexing.take_along_dim
+
+    # ---- parts
+
+    diagonal_scatter = parts.diagonal_scatter
+    masked_scatter = parts.masked_scatter
+    select_scatter = parts.select_scatter
+    slice_scatter = parts.slice_scatter
 
     # ---- reduction
 
@@ -674,6 +728,7 @@ class Tensor(handle.Handle):
     argmax = reduction.argmax
     argmin = reduction.argmin
     count_nonzero = reduction.count_nonzero
+    dist = reduction.dist
     log_softmax = reduction.log_softmax
     logsumexp = reduction.logsumexp
     masked_softmax = reduction.masked_softmax
@@ -704,6 +759,7 @@ class Tensor(handle.Handle):
     logcumsumexp = ordering.logcumsumexp
     median = ordering.median
     msort = ordering.msort
+    nanmedian = ordering.nanmedian
     quantile = ordering.quantile
     searchsorted = ordering.searchsorted
     sort = ordering.sort
@@ -789,6 +845,9 @@ class Tensor(handle.Handle):
     max_pool1d = pooling.max_pool1d
     max_pool2d = pooling.max_pool2d
     max_pool3d = pooling.max_pool3d
+    max_unpool1d = pooling.max_unpool1d
+    max_unpool2d = pooling.max_unpool2d
+    max_unpool3d = pooling.max_unpool3d
 
     # ---- resizing
 
@@ -858,6 +917,7 @@ class Tensor(handle.Handle):
     ne_ = in_place(arithmetic.ne)
     remainder_ = in_place(arithmetic.remainder)
     sign_ = in_place(arithmetic.sign)
+    sgn_ = sign_
     sub_ = in_place(arithmetic.sub)
     trunc_ = in_place(arithmetic.trunc)
     acos_ = in_place(special.acos)
@@ -903,11 +963,17 @@ class Tensor(handle.Handle):
     index_add_ = in_place(indexing.index_add)
     index_copy_ = in_place(indexing.index_copy)
     index_fill_ = in_place(indexing.index_fill)
+    index_put_ = in_place(indexing.index_put)
+    index_reduce_ = in_place(indexing.index_reduce)
+    masked_scatter_ = in_place(parts.masked_scatter)
+    put_ = in_place(indexing.put)
     scatter_ = in_place(indexing.scatter)
     scatter_add_ = in_place(indexing.scatter_add)
     scatter_reduce_ = in_place(indexing.scatter_reduce)
     tril_ = in_place(movement.tril)
     triu_ = in_place(movement.triu)
+    cumprod_ = in_place(ordering.cumprod)
+    cumsum_ = in_place(ordering.cumsum)
     celu_ = in_place(activation.celu)
     elu_ = in_place(activation.elu)
     hardtanh_ = in_place(activation.hardtanh)

@@ -11,7 +11,7 @@ from ..operation import Family
 
 __all__ = [
     "activation", "arithmetic", "convolution", "indexing", "losses", "movement",
-    "normalisation", "ordering", "pooling", "products", "reduction", "resizing", "special",
+    "normalisation", "ordering", "parts", "pooling", "products", "reduction", "resizing", "special",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         movement,
         normalisation,
         ordering,
+        parts,
         pooling,
         products,
         reduction,

@@ -9,6 +9,7 @@ its kin give a new tensor; ``x[key] = value`` writes to ``x``.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -72,7 +73,8 @@ def set_item(x: Handle, key: object, value: TensorLike) -> None:
     """
     v = _converted(x, value)
     if isinstance(key, Handle) and key.dtype.is_bool and key.node.op is not GraphOp.CONST:
-        _set_where(x, key, v)
+        held = _put_where(x, key, v)
+        write(x, held.node, held)
         return
     y, _, chosen = _picked(x, key)
     tensors = [i for i in chosen if i is not None]
@@ -106,7 +108,8 @@ def _spread(op: str, v: Handle, shape: tuple[int, ...]) -> Node:
     return broadcast(graph.reshape(v.node, own), shape)
 
 
-def _set_where(x: Handle, mask: Handle, v: Handle) -> None:
+def _put_where(x: T, mask: Handle, v: Handle) -> T:
+    """A copy of ``x`` with a value where a mask of its first dimensions holds."""
     if mask.shape != x.shape[: mask.ndim]:
         raise ShapeError(f"setitem: mask of shape {mask.shape} does not fit shape {x.shape}")
     tail = x.shape[mask.ndim :]
@@ -117,8 +120,7 @@ def _set_where(x: Handle, mask: Handle, v: Handle) -> None:
         )
     wide = graph.reshape(mask.node, (*mask.shape, *(1 for _ in tail)))
     spread = _spread("setitem", v, x.shape)
-    node = where(broadcast(wide, x.shape), spread, x.node)
-    write(x, node, x.of(node, joined([x, mask, v])))
+    return x.of(where(broadcast(wide, x.shape), spread, x.node), joined([x, mask, v]))
 
 
 def _picked(x: T, key: object) -> tuple[T, list[Any], list[Handle | None]]:
@@ -431,6 +433,63 @@ def index_fill(input: Handle, dim: int, index: TensorLike, value: Scalar) -> Han
     i = lift(index, "index_fill")
     shape = [i.shape[0] if a == at else s for a, s in enumerate(input.shape)]
     return _by_rows(input, dim, i, lift(value, "").cast(input.dtype).expand(shape), "set")
+
+
+@operation
+def index_reduce(
+    input: Handle, dim: int, index: TensorLike, source: TensorLike,
+    reduce: Literal["prod", "mean", "amax", "amin"], *, include_self: bool = True,
+) -> Handle:  # fmt: skip
+    """The slices at the positions of a vector folded with those of ``source``, as
+    ``scatter_reduce``.
+    """
+    s = lift(source, "index_reduce")
+    if not input.shape:
+        row = index_reduce(
+            input.reshape(1), dim, index, s.reshape(-1), reduce, include_self=include_self
+        )
+        return row.reshape(())
+    at = axis_of("index_reduce", dim, input.shape)
+    i = lift(index, "index_reduce").reshape(*(-1 if d == at else 1 for d in range(input.ndim)))
+    return scatter_reduce(input, at, i.expand(s.shape), s, reduce, include_self=include_self)
+
+
+@operation
+def index_put(
+    input: Handle, indices: Sequence[TensorLike | None], values: TensorLike,
+    accumulate: bool = False,
+) -> Handle:  # fmt: skip
+    """``input[indices] = values`` in a copy, the last one of several; added up where they
+    ``accumulate``. An index that is None takes its dimension whole.
+    """
+    key = tuple(slice(None) if i is None else i for i in indices)
+    v, mask = _converted(input, values), key[0]
+    if len(key) == 1 and isinstance(mask, Handle) and mask.dtype.is_bool:
+        if not accumulate:
+            return _put_where(input, mask, v)
+        nothing = constant(-0.0 if input.dtype.is_float else 0, input.shape, input.dtype)
+        return input + _put_where(Handle.of(nothing), mask, v)
+    y, _, chosen = _picked(input, key)
+    nodes = [None if i is None else i.node for i in chosen]
+    if not accumulate:
+        node = indexing.indexed_put(
+            y.node, nodes, _spread("index_put", v, indexing.index(y.node, nodes).shape)
+        )
+        return y.of(node, joined([y, v, *(i for i in chosen if i is not None)]))
+    places = Handle.of(graph.iota((y.size,), 0, I64)).reshape(y.shape)
+    at = places.of(
+        indexing.index(places.node, nodes), joined([places, *(i for i in chosen if i is not None)])
+    )
+    spread = v.of(_spread("index_put", v, at.shape), v.bindings)
+    return scatter_add(input.ravel(), 0, at.ravel(), spread.ravel()).reshape(input.shape)
+
+
+@operation
+def put(input: Handle, index: TensorLike, source: TensorLike, accumulate: bool = False) -> Handle:
+    """``source`` at positions in the row of all elements, or added to them."""
+    i, s = (lift(a, "put").ravel() for a in (index, source))
+    fold = scatter_add if accumulate else scatter
+    return fold(input.ravel(), 0, i, s).reshape(input.shape)
 
 
 def within(input: T, op: str, low: int, high: int) -> T:

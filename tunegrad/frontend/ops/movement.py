@@ -273,6 +273,12 @@ def diag(input: Handle, diagonal: int = 0) -> Handle:
 
 
 @operation
+def diagflat(input: Handle, offset: int = 0) -> Handle:
+    """A matrix with all elements in a row on a diagonal, zeros elsewhere."""
+    return diag(input.ravel(), offset)
+
+
+@operation
 def diag_embed(input: Handle, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Handle:
     """Matrices in dimensions ``dim1`` and ``dim2``, with the last dimension on their diagonal."""
     if not input.shape:

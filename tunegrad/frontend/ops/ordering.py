@@ -182,6 +182,23 @@ def median(input: T, dim: int | None = None, keepdim: bool = False) -> T | Found
 
 
 @operation
+def nanmedian(input: T, dim: int | None = None, keepdim: bool = False) -> T | Found[T]:
+    """``median`` of what is not NaN; NaN where all are."""
+    x = input.ravel() if dim is None or not input.shape else input
+    at = axis_of("nanmedian", -1 if dim is None else dim, x.shape)
+    if not x.shape[at]:
+        raise ShapeError(f"nanmedian: shape {input.shape} has no elements")
+    known = (x == x).cast("i64").sum(at, keepdim=True)
+    last = (known - 1).clamp(0) // 2
+    values, places = (gather(t, at, last) for t in sort(x, at))  # NaN are last
+    if not input.shape:
+        values, places = values.reshape(()), places.reshape(())
+    elif not keepdim or dim is None:
+        values, places = values.squeeze(at), places.squeeze(at)
+    return values if dim is None else Found(values, places)
+
+
+@operation
 @floating
 def quantile(
     input: Handle, q: float | Sequence[float], dim: int | None = None, keepdim: bool = False,

@@ -6,6 +6,7 @@ Padding never wins a maximum; an average counts it as zeros, or not at all.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,15 @@ from tunegrad.errors import ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import BOOL, I32, I64, DType
 
-from ..handle import Handle, TensorLike, as_if, where
+from ..handle import Handle, TensorLike, as_if, lift, where
+from ..nodes.elementwise import constant
 from ..nodes.movement import integer, mirrored_windows
 from ..operation import T, of_ranks, operation
 from ..vjp import custom_vjp
 from .activation import relu
 from .arithmetic import div, sign
 from .convolution import Ends, Extent, extents_of, windows
-from .indexing import gather
+from .indexing import gather, scatter
 from .movement import join
 from .reduction import position_of
 
@@ -85,6 +87,40 @@ max_pool1d, max_pool2d, max_pool3d = of_ranks(
     "The largest element of each window of (N, C, L).",
     "The largest element of each window of (N, C, H, W); padding never wins.",
     "The largest element of each window of (N, C, D, H, W).",
+)  # fmt: skip
+
+
+def max_unpool(
+    input: Handle, rank: int, indices: TensorLike, kernel_size: Extent,
+    stride: Extent | None = None, padding: Extent = 0, output_size: Sequence[int] | None = None,
+) -> Handle:  # fmt: skip
+    """``indices``: the places that ``max_pool`` gives; other elements are zero. ``output_size``:
+    of the image, where windows do not say it.
+    """
+    op = f"max_unpool{rank}d"
+    x, places = _batched(input, op, rank), _batched(lift(indices, op), op, rank)
+    if places.shape != x.shape:
+        raise ShapeError(f"{op}: indices of shape {places.shape} for input {x.shape}")
+    size = extents_of(op, "size", kernel_size, rank, 1)
+    steps = size if stride is None else extents_of(op, "stride", stride, rank, 1)
+    pads = extents_of(op, "padding", padding, rank, 0)
+    image = tuple(
+        (n - 1) * s - 2 * p + k for n, s, p, k in zip(x.shape[2:], steps, pads, size, strict=True)
+    )
+    if output_size is not None:
+        image = tuple(output_size)[-rank:]
+    rows, flat = (*x.shape[:2], math.prod(x.shape[2:])), (*x.shape[:2], math.prod(image))
+    empty = Handle.of(constant(0, flat, x.dtype))
+    found = scatter(empty, 2, places.reshape(rows), x.reshape(rows))
+    found = found.reshape(*x.shape[:2], *image)
+    return found if input.ndim == x.ndim else found.squeeze(0)
+
+
+max_unpool1d, max_unpool2d, max_unpool3d = of_ranks(
+    "max_unpool", max_unpool,
+    "The largest elements of windows of (N, C, L) at the places that they had.",
+    "The largest elements of windows of (N, C, H, W) at the places that they had.",
+    "The largest elements of windows of (N, C, D, H, W) at the places that they had.",
 )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from tunegrad.errors import ShapeError
 from tunegrad.ir.dtypes import dtype_of
 from tunegrad.ir.expr import Op
 
-from ..handle import Handle, where
+from ..handle import Handle, TensorLike, where
 from ..nodes import folds
 from ..nodes.arrays import DTypeLike
 from ..nodes.movement import Axes, axes_of, axis_of
@@ -204,6 +204,13 @@ def norm(
     else:
         found = _powers(size, order, dim, keepdim)
     return found._as(kind)
+
+
+@operation
+def dist(input: Handle, other: TensorLike, p: float = 2) -> Handle:
+    """The ``p``-norm of what two tensors are apart."""
+    apart: Handle = norm((input - other).ravel(), p)
+    return apart
 
 
 @operation
