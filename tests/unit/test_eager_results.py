@@ -22,7 +22,8 @@ from tests.graph_builders import entered
 from tunegrad.compiling import Compiler
 from tunegrad.devices import Device
 from tunegrad.devices.host.team import Team
-from tunegrad.frontend import handle
+from tunegrad.errors import IndexOutOfRange
+from tunegrad.frontend import Tensor, handle
 from tunegrad.frontend.nodes import tracing
 from tunegrad.frontend.nodes.indexing import only_where
 from tunegrad.inference import realizing
@@ -609,3 +610,16 @@ def test_a_constant_of_a_traced_function_is_not_one_outside() -> None:
     np.testing.assert_array_equal(tg.grad(product)(y).numpy(), _A)
     assert traced[0].op is graph.GraphOp.IDENTITY
     assert x.detach().node is x.node
+
+
+def test_rows_at_positions_of_a_tensor_become_a_known_form() -> None:
+    """Other positions are read, and one that is out of range is an error, on each call."""
+    values = np.arange(12, dtype=np.float32).reshape(4, 3)
+    x = Tensor(values)
+    for at in ([0, 3], [-1, 2], [1, 1], [2, -4], [3, 0]):
+        found = x[Tensor(at)]
+        np.testing.assert_array_equal(found.numpy(), values[at])
+    assert found.pending is not None
+    with pytest.raises(IndexOutOfRange):
+        x[Tensor([0, 4])].numpy()
+    np.testing.assert_array_equal(x[Tensor([0, -4])].numpy(), values[[0, 0]])

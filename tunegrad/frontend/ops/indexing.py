@@ -22,7 +22,7 @@ from tunegrad.ir.dtypes import I64
 from tunegrad.ir.graph import ConstData, GraphOp, Node
 
 from ..aliasing import same_place, write
-from ..handle import Handle, TensorLike, apply, joined, lift
+from ..handle import Handle, TensorLike, apply, joined, lift, repeated
 from ..handle import where as choose
 from ..nodes import indexing
 from ..nodes.elementwise import Scalar, broadcast, broadcast_shapes, constant, where
@@ -49,6 +49,10 @@ def item(x: T, key: object) -> T:
         at = key % x.shape[0]
         limits = (at, at + 1), *((0, s) for s in x.shape[1:])
         return x._moved(graph.shrink, limits)._moved(graph.reshape, x.shape[1:])
+    return _rows(x, key) if isinstance(key, Handle) and key.dtype.is_int else _item(x, key)
+
+
+def _item(x: T, key: object) -> T:
     y, listed, chosen = _picked(x, key)
     tensors = [i for i in chosen if i is not None]
     if not tensors:
@@ -61,6 +65,10 @@ def item(x: T, key: object) -> T:
             return found._with(found.node)
     nodes = [None if i is None else i.node for i in chosen]
     return x.of(indexing.index(y.node, nodes), joined([y, *tensors]))
+
+
+_rows = repeated(_item)
+"""``x[i]`` of a tensor of positions, whose form is known from the third call on."""
 
 
 def set_item(x: Handle, key: object, value: TensorLike) -> None:
