@@ -148,6 +148,18 @@ class MomentumByName(optim.SGD):
         return super().one(p, g, moments, lr, step)
 
 
+@pytest.mark.parametrize(
+    "optimizer", [optim.SGD(0.1, momentum=0.9, weight_decay=0.01), optim.Adam(weight_decay=0.01)]
+)
+def test_a_decayed_row_is_updated_in_place(optimizer):
+    """A moment reads the parameter, and the parameter the old moment: in one kernel, one of the
+    new values would be copied to its place.
+    """
+    plan = step_of(optimizer).program(*batch())._plan
+    assert not any(x.name.startswith("copy") for x in plan.launches)
+    assert len([x for x in plan.launches if x.kernel.overwritten and x.kernel.points == 600]) == 2
+
+
 @pytest.mark.parametrize("options", ["plain", "summed"])
 def test_large_matrices_of_few_products_are_updated_where_their_gradients_are_computed(options):
     """Gradients of 2 x 128 x 128 numbers are never in memory; the new values are those of rules by

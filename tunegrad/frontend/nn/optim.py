@@ -109,8 +109,8 @@ class Optimizer:
 
     @property
     def reads_once(self) -> bool:
-        """True of an elementwise rule whose results all follow from one that reads the gradient,
-        as momentum's do.
+        """True of an elementwise rule whose results all follow from one, which reads the gradient
+        and not the parameter, as momentum does without decay.
         """
         given = (Tensor.input(f"v{i}", (), F32) for i in range(4 + len(self.kept())))
         p, g, lr, step, *moments = given
@@ -122,7 +122,8 @@ class Optimizer:
             if len(readers) != 1:
                 return False
             (at,) = readers
-        return self.is_elementwise
+        alone = len(results) == 1 or p.node not in topological((at,))
+        return alone and self.is_elementwise
 
     def moments(self, parameters: Tensors) -> dict[str, Tensor]:
         """Moments before the first step: zeros, by ``slot.name``."""

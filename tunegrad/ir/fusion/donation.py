@@ -54,7 +54,7 @@ def overwriting(kernel: Kernel, out: str, source: str) -> Kernel | None:
     if kernel.fixed or source in kernel.overwritten or kernel.param(out).over:
         return None
     params = tuple(replace(p, over=source if p.name == out else p.over) for p in kernel.params)
-    stages = _ordered(kernel, {**kernel.overwritten, source: out})
+    stages = ordered_stores(kernel, {**kernel.overwritten, source: out})
     if stages is None:
         return None
     made = replace(kernel, params=params, stages=stages)
@@ -62,8 +62,10 @@ def overwriting(kernel: Kernel, out: str, source: str) -> Kernel | None:
     return None if any(faults) else made.canonical()
 
 
-def _ordered(kernel: Kernel, over: dict[str, str]) -> tuple[Stage, ...] | None:
-    """The stages with each store that reads an input before that which replaces it; or None."""
+def ordered_stores(kernel: Kernel, over: dict[str, str]) -> tuple[Stage, ...] | None:
+    """The stages with each store that reads an input before that which replaces it; None where two
+    read what the other one replaces.
+    """
     stores = kernel.stores
     read = [{x.param for s, x in kernel.loads if s is store} for store in stores]
     after = {

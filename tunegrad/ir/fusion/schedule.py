@@ -281,7 +281,7 @@ class Fusion:
         layouts, parts = self.layouts(), tuple(self.drafts.sorted())
         key = tuple(map(id, parts)), tuple(layouts.items()), self.apart
         if key not in self._launched:
-            news = frozenset(self.drafts.targets[place] for place, _ in self.news)
+            news = {self.drafts.targets[place]: name for place, name in self.news}
             found = joined(self.drafts, lambda n: _form(layouts.get(n)), self.apart, news)
             self._launched[key] = parts, found
         return self._launched[key][1]

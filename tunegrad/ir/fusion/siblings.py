@@ -21,17 +21,18 @@ Launches stay in one order, so no path between two parts can lead through a thir
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import field
 from math import prod
 
 from tunegrad.lazy import dataclass
 
 from ..expr import Load, Value, nodes
-from ..graph import Node
+from ..graph import GraphOp, Node
 from ..index import var
 from ..kernel import Kernel
 from .build import CutError, Draft, draft_kernels
+from .donation import ordered_stores
 from .drafts import (
     MAX_OPS,
     MAX_PENDING,
@@ -47,12 +48,12 @@ Form = Callable[[Node], object]
 
 
 def joined(
-    cut: Drafts, form: Form, apart: Set[Node], news: Set[Node] = frozenset()
+    cut: Drafts, form: Form, apart: Set[Node], news: Mapping[Node, str]
 ) -> tuple[Draft, ...]:
     """Drafts as they are launched: in order, siblings as one.
 
     ``form`` is what layouts of siblings have in common. Joined kernels whose first node is in
-    ``apart`` are launched as their parts. ``news`` are written over inputs.
+    ``apart`` are launched as their parts. ``news`` are written over the inputs of these names.
     """
     order = _Order(cut, form, news)
     drafts = cut.sorted()
@@ -88,7 +89,7 @@ class _Order:
 
     cut: Drafts
     form: Form
-    news: Set[Node]
+    news: Mapping[Node, str]
     readers: dict[Node, set[Node]] = field(default_factory=dict)
     """By tensor, the nodes whose drafts read it, those to come as well."""
     groups: list[_Group] = field(default_factory=list)
@@ -142,7 +143,7 @@ class _Order:
         if d.kernel.reduces or _turns(d.kernel) or not is_product(first.kernel):
             return False
         same = _points(d.node) == _points(first.node) and self.form(d.node) == self.form(first.node)
-        return same and len(_points(d.node)) == 2 and {d.node, first.node} <= self.news
+        return same and len(_points(d.node)) == 2 and {d.node, first.node} <= self.news.keys()
 
     def _is_fenced(self, n: Node) -> bool:
         return n in self.cut.fixed and n not in self.cut.targets
@@ -198,10 +199,16 @@ class _Order:
         return all(n in outputs or not self.readers.get(n, own) <= own for n in own)
 
     def _drafted(self, parts: list[Draft]) -> Draft | None:
-        """The kernel of all parts; None where one reads another at other points."""
+        """The kernel of all parts; None where one reads another at other points, or where two read
+        inputs that the other one replaces: such a new value would be copied to its place.
+        """
         try:
             found = draft_kernels(tuple(p.node for p in parts), self.cut.buffers)
         except CutError:
+            return None
+        inputs = {n.arg: name for name, n in found.reads.items() if n.op is GraphOp.INPUT}
+        over = {inputs.get(self.news.get(n, "")): out for out, n in found.writes.items()}
+        if ordered_stores(found.kernel, {name: out for name, out in over.items() if name}) is None:
             return None
         if not found.kernel.reduces or is_product(found.kernel):
             return found
