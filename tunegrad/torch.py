@@ -530,7 +530,7 @@ class _Program:
             arrays = iter(found if isinstance(found, tuple) else (found,))
             made = [take(next(arrays)) for take in self._takes]
         if len(made) == len(self._outputs):
-            return tuple(made)
+            return tuple(made[: self._count])
         tensors = iter(made)
         found = [
             next(tensors) if o.source == "computed"
@@ -1056,12 +1056,15 @@ def _with_views(
                     every[n] = _Output("view", place, None, tuple(like.shape), like.stride())
             elif base is None and n in bases:
                 at, told = bases[n]
-                size = prod(outputs[at].shape) * like.element_size()
-                lies = like.stride(), like.storage_offset(), memory.nbytes(), like.dtype
-                if lies == (told.stride(), told.storage_offset(), size, outputs[at].value):
+                if outputs[at].value is like.dtype and _lies(like) == _lies(told):
                     place = (at, like.storage_offset(), False)
                     every[n] = _Output("view", place, None, tuple(like.shape), like.stride())
     return tuple(every)
+
+
+def _lies(tensor: Any) -> tuple[Any, ...]:
+    """How a tensor lies in its memory."""
+    return tensor.stride(), tensor.storage_offset(), tensor.untyped_storage().nbytes()
 
 
 def _is_simple(tensor: Any) -> bool:

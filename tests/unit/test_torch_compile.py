@@ -434,8 +434,9 @@ def test_outputs_that_share_memory_share_it_where_nothing_is_compared() -> None:
         lambda h: (h[:, 3:], h[:, :3], h[0]),
         lambda h: (h.sum(-1, keepdim=True).expand(-1, -1, 5),),
         lambda h: (h.unfold(-1, 8, 4),),
+        lambda h: (torch.fft.rfft(h).transpose(0, 2),),
     ],
-    ids=["chunks", "heads", "parts", "repeated", "windows"],
+    ids=["chunks", "heads", "parts", "repeated", "windows", "complex"],
 )
 def test_views_that_make_up_a_hidden_tensor_lie_in_it(views: Any) -> None:
     """They had memory of their own, contiguous, and did not change together."""
