@@ -111,6 +111,18 @@ def _of(t: Tensor, given: Tensor) -> Tensor:
     return Tensor.of(root)
 
 
+def test_a_bias_of_each_column_is_divided_below_a_step_of_another_rank() -> None:
+    """Heads of a layer, which were an error of shapes."""
+    rows = Tensor.input("r", (5, 8), "u8")
+    right = Tensor.constant(drawn((8, 16), "i8", 3)).cast("f32") * Tensor.constant(np.float32(0.01))
+    y = floats(rows, 3, 0.02) @ right + Tensor.constant(np.linspace(-1, 1, 16, dtype=np.float32))
+    made = steps(y.reshape(1, 5, 4, 4), 5, 0.03)
+    outputs, x = prepared((made.node,), "contract", VNNI), {"r": drawn((5, 8), "u8", 4)}
+    assert maps(outputs, Op.DIV) == 0
+    (got,), (want,) = evaluate(outputs, x), evaluate((made.node,), x)
+    assert np.abs(got.astype(int) - want).max() <= 1
+
+
 @pytest.mark.parametrize("kind", ["u8", "i8"])
 def test_quantising_what_was_dequantised_is_the_byte(kind: str) -> None:
     every = np.arange(256, dtype=np.uint8).view({"u8": np.uint8, "i8": np.int8}[kind])

@@ -348,8 +348,8 @@ def _one_of(n: Node) -> Node:
 
 
 def _joint(op: Op, a: Node, b: Node) -> Node:
-    """``op`` of two small nodes, which are repeated to one shape; the second may be one number."""
-    rank = max(len(a.shape), len(b.shape))
+    """``op`` of two small nodes, which are repeated to one shape; a number has the other's rank."""
+    rank = len((a if b.size == 1 else b).shape)
     a, b = (x if len(x.shape) == rank else g.reshape(x, (1,) * rank) for x in (a, b))
     shape = tuple(map(max, zip(a.shape, b.shape, strict=True)))
     return g.elementwise(op, *(g.expand(x, shape) for x in (a, b)))
