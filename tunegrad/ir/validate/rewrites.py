@@ -524,38 +524,25 @@ def _common(
 ) -> tuple[frozenset[Node], list[Node]]:
     """Nodes that both are made of, down to ends that both have, and the nodes above those.
 
-    An end that only one of them has is no such, and is worked out, as those that are ``opened``.
-    Reductions first: below them the other's ends may stand.
+    An end that only one of them gets to is no such, and is worked out, as those that are
+    ``opened``. Nodes are met from above: what stands over one of them is known by then.
     """
     if not image.srcs and image.op is not GraphOp.INPUT:  # what folding made
         return frozenset(), [image, *topological((made,))]
-    while True:
-        (ends, above), (others, more) = (_reached(n, opened, heights) for n in (made, image))
-        apart = ends ^ others
-        if not apart:
-            return frozenset(ends), list(dict.fromkeys((*above, *more)))
-        opened |= {n for n in apart if n.op is GraphOp.REDUCE} or apart
-
-
-def _reached(
-    root: Node, opened: set[Node], heights: dict[Node, int]
-) -> tuple[set[Node], list[Node]]:
-    """The ends that one gets to, and all nodes on the way."""
-    ends: set[Node] = set()
-    seen: dict[Node, None] = {}
-    level = [root]
-    while level:
-        below: list[Node] = []
-        for n in level:
-            if n in seen:
-                continue
-            seen[n] = None
-            if n is not root and n not in opened and _is_end(n, heights):
-                ends.add(n)
-            else:
-                below.extend(n.srcs)
-        level = below
-    return ends, list(seen)
+    both = {made, image}
+    readers = {made: {made}, image: {image}} if made is not image else {made: both}
+    ends, above = set[Node](), list[Node]()
+    for n in reversed(topological((made, image))):
+        found = readers.pop(n, None)
+        if found is None:
+            continue
+        above.append(n)
+        if found == both and n not in both and n not in opened and _is_end(n, heights):
+            ends.add(n)
+            continue
+        for s in n.srcs:
+            readers.setdefault(s, set()).update(found)
+    return frozenset(ends), above
 
 
 def _is_end(n: Node, heights: dict[Node, int]) -> bool:
