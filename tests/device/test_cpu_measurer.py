@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 import os
 import platform
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -309,7 +308,7 @@ def test_references_are_computed_once_though_the_bench_is_replaced():
 def test_references_that_were_computed_ahead_are_taken():
     with LocalBench("hostile:reference") as local:
         several = [(Candidate(key, None), hostile.IO) for key in ("a", "b", "c", "b")]
-        local.referee.refer(several, threads=2)
+        local.referee.refer(several)
         ahead = {key: local.referee._kernels.get(key).references for key in ("a", "b", "c")}
         local.prepare(Candidate("b", None), hostile.IO)
         taken = local.referee._kernels.get("b").references
@@ -319,17 +318,31 @@ def test_references_that_were_computed_ahead_are_taken():
 
 def test_a_kernel_whose_reference_dies_ahead_costs_no_other_its_row():
     hooks = Hooks(reference="test_cpu_measurer:dies_of_one_kernel")
-    bad = Candidate("bad", Lowered(hostile.GOOD, "k", hostile.IO))
+    bad = Candidate("bad", Lowered(hostile.WRONG, "k", hostile.IO))
     with DeviceMeasurer(host_device(1), hooks, Limits(), compile_workers=1) as measurer:
         measurer.refer([(bad, hostile.IO)])
         (outcome,) = measurer.measure([hostile.candidate(hostile.GOOD)], hostile.QUICK)
     assert outcome.measurement.status is Status.OK
 
 
+def test_references_ahead_are_shared_out_between_referees():
+    kernels = [(Candidate(key, Lowered(hostile.GOOD, "k", hostile.IO)), hostile.IO) for key in "ab"]
+    hooks = Hooks(reference="hostile:reference")
+    with DeviceMeasurer(host_device(1), hooks, Limits(), compile_workers=2) as measurer:
+        measurer.refer([*kernels, kernels[0]])
+        assert [judge.started for judge in measurer._referees] == [1, 1]
+        assert measurer._referee("a") is not measurer._referee("b")
+        outcomes = measurer.measure([c for c, _ in kernels], hostile.QUICK)
+        alone = measurer.measure([kernels[1][0]], hostile.QUICK)
+    ran = [o.measurement.status for o in (*outcomes, *alone) if o is not None]
+    assert ran == [Status.OK] * len(ran)
+    assert len(ran) >= 2
+
+
 def dies_of_one_kernel(
-    payload: object, inputs: dict[str, np.ndarray[Any, Any]]
+    payload: Lowered, inputs: dict[str, np.ndarray[Any, Any]]
 ) -> dict[str, Reference]:
-    if threading.current_thread() is not threading.main_thread():
+    if payload.text == hostile.WRONG:
         os._exit(3)
     return hostile.reference(payload, inputs)
 

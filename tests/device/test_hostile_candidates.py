@@ -193,7 +193,9 @@ def test_crash_that_does_not_come_again_is_no_row(measurer, monkeypatch):
 def test_referee_that_dies_while_it_is_asked_costs_no_candidate_its_row(
     measurer, monkeypatch, asked
 ):
-    call, died = measurer._referee.call, []
+    unseen = Candidate(f"for {asked.__name__}", Lowered(hostile.GOOD, "k", hostile.IO))
+    judge = measurer._referee(unseen.kernel_key)
+    call, died = judge.call, []
 
     def once_dead(function, *arguments, **rest):
         if arguments[:1] == (asked,) and not died:
@@ -201,8 +203,7 @@ def test_referee_that_dies_while_it_is_asked_costs_no_candidate_its_row(
             return died[0]
         return call(function, *arguments, **rest)
 
-    monkeypatch.setattr(measurer._referee, "call", once_dead)
-    unseen = Candidate(f"for {asked.__name__}", Lowered(hostile.GOOD, "k", hostile.IO))
+    monkeypatch.setattr(judge, "call", once_dead)
     (outcome,) = measurer.measure([unseen], hostile.QUICK)
     assert died == [Died(3)]
     assert (outcome.measurement.status, outcome.measurement.attempts) == (Status.OK, 1)

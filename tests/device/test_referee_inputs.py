@@ -40,7 +40,7 @@ def test_referee_draws_once_for_references_and_benches(monkeypatch: pytest.Monke
     ]
     memory = np.zeros(1 << 20, np.uint8)
     judge = Referee(HOOKS, Limits(), 0, Team(1), memory)
-    judge.refer(asked, threads=1)
+    judge.refer(asked)
     for _ in range(2):
         for candidate, io in asked:
             handed = take(judge.prepare(candidate, io), memory)

@@ -5,10 +5,10 @@
                   --> where the device shares cores with what compiles, they wait for that
 
 Three kinds of processes: compile workers, which run no candidate; the bench, which runs them; and
-the referee, which has what they must compute. A crash is tried once more, in a fresh bench, and so
-is whatever failed in a bench that had run another candidate: what does not come again was the
-machine's doing, or that of the candidate before. What was right, and then wrong on the same inputs,
-is wrong at once: a race that another try would not lose is a race.
+the referees, which have what they must compute, each of some kernels. A crash is tried once more,
+in a fresh bench, and so is whatever failed in a bench that had run another candidate: what does not
+come again was the machine's doing, or that of the candidate before. What was right, and then wrong
+on the same inputs, is wrong at once: a race that another try would not lose is a race.
 """
 
 from __future__ import annotations
@@ -43,6 +43,9 @@ from tunegrad.devices.verifying.handover import Places, SharedMemory
 from tunegrad.devices.verifying.referee import Referee
 from tunegrad.errors import InternalError
 from tunegrad.trial import Measured, Measurement, Policy, Properties, Status
+
+_REFEREES = 8
+"""At most so many, one a core: each is a process."""
 
 _COPY_S = 60.0
 """For copying a kernel's inputs into the bench: far more than memory takes for that much."""
@@ -108,7 +111,7 @@ class DeviceMeasurer:
         self._seed = seed
         start_s = self.limits.worker_start_s
         count = usable_cores() if compile_workers is None else compile_workers
-        self._cores, confinement = count, device.confinement
+        confinement = device.confinement
         self._compilers = WorkerPool(
             count, worker.start_compiler, (self.limits, confinement.driver), start_s
         )
@@ -119,12 +122,17 @@ class DeviceMeasurer:
             start_s,
             replace(confinement, memory_bytes=self.limits.run_memory_bytes),
         )
-        self._referee = IsolatedWorker(
-            referee.start_referee,
-            (self.hooks, self.limits, seed, self._memory, secrets.randbits(32)),
-            start_s,
-            Confinement(reads=True),
+        referees, secret = max(1, min(count, _REFEREES)), secrets.randbits(32)
+        self._referees = tuple(
+            IsolatedWorker(
+                referee.start_referee,
+                (self.hooks, self.limits, seed, self._memory, secret, referees),
+                start_s,
+                Confinement(reads=True),
+            )
+            for _ in range(referees)
         )
+        self._referee_of: dict[str, IsolatedWorker] = {}
         self._peaks: MachineLimits | None = None
         self._rights = examine.Rights()
         self._used = 0
@@ -189,23 +197,38 @@ class DeviceMeasurer:
             self.wait_idle()
 
     def refer(self, kernels: Sequence[tuple[Candidate, KernelIO]]) -> None:
-        """Let the referee compute what kernels' outputs must be, on all cores, ahead of their
+        """Let the referees compute what kernels' outputs must be, on all cores, ahead of their
         measuring.
 
         Where that fails it is computed once more when the kernel is measured, and fails for that
         kernel alone.
         """
         self.wait_idle()
-        if kernels:
-            limit_s = self.limits.reference_s * len(kernels)
-            self._referee.call(
-                referee.on_referee,
-                Referee.refer,
-                tuple(kernels),
-                self._cores,
-                limit_s=limit_s,
-                reply_type=None,
-            )
+        mine: dict[IsolatedWorker, list[tuple[Candidate, KernelIO]]] = {}
+        for candidate, io in kernels:
+            mine.setdefault(self._referee(candidate.kernel_key), []).append((candidate, io))
+        try:
+            begun = [
+                judge.begin(
+                    referee.on_referee,
+                    Referee.refer,
+                    tuple(some),
+                    limit_s=self.limits.reference_s * len(some),
+                    reply_type=None,
+                )
+                for judge, some in mine.items()
+            ]
+            for wait in begun:
+                wait()
+        except BaseException:
+            for judge in mine:
+                judge.close()
+            raise
+
+    def _referee(self, kernel_key: str) -> IsolatedWorker:
+        """The referee of a kernel: kernels take turns."""
+        turn = len(self._referee_of) % len(self._referees)
+        return self._referee_of.setdefault(kernel_key, self._referees[turn])
 
     def measure_compiled(
         self,
@@ -287,7 +310,8 @@ class DeviceMeasurer:
         """Stop the workers and wait for them."""
         self._compilers.close()
         self._bench.close()
-        self._referee.close()
+        for judge in self._referees:
+            judge.close()
         self._memory.clear()
 
     def __enter__(self) -> Self:
@@ -312,9 +336,8 @@ class DeviceMeasurer:
             if missed:
                 self._prepare(candidate, compiled)
             examination = examine.Examination(
-                self._bench, self._referee, self.limits, candidate.kernel_key, compiled, policy,
-                best_s, beside,
-                self._rights,
+                self._bench, self._referee(candidate.kernel_key), self.limits,
+                candidate.kernel_key, compiled, policy, best_s, beside, self._rights,
             )  # fmt: skip
             found = examination.run()
             if not isinstance(found, examine.Unprepared):
@@ -340,7 +363,7 @@ class DeviceMeasurer:
     def _try_to_prepare(self, candidate: Candidate, compiled: CompiledCandidate) -> str:
         """Prepare the kernel's inputs and references; returns what failed, '' for nothing."""
         key, limit_s = candidate.kernel_key, self.limits.reference_s
-        drawn = self._referee.call(
+        drawn = self._referee(key).call(
             referee.on_referee,
             Referee.prepare,
             candidate,

@@ -179,17 +179,42 @@ class IsolatedWorker:
         that is none: a process that ran a candidate may have been made to say anything. Left by an
         interrupt, the process is killed. Raises InternalError where no worker starts.
         """
+        return self.begin(
+            function, *arguments, limit_s=limit_s, reply_type=reply_type, reply_bytes=reply_bytes
+        )()
+
+    def begin(
+        self,
+        function: Callable[..., Any],
+        *arguments: object,
+        limit_s: float,
+        reply_type: Any,
+        reply_bytes: int = _REPLY_BYTES,
+    ) -> Callable[[], Ending]:
+        """Begin a ``call``; what it returns waits for its ending, before anything else is asked."""
         running = self._ready(function)
         nonce = secrets.token_hex(8)
         request = Packed(Request(nonce, function, arguments))
-        try:
-            ending = running.ask(request, nonce, reply_type, limit_s, reply_bytes)
-        except BaseException:
-            self.close()
-            raise
-        if not isinstance(ending, Finished):
-            self._running = None
-        return ending
+        left_s = _Left(limit_s, running.process.pid or 0)
+
+        def step(what: Callable[[], Ending | None]) -> Ending | None:
+            try:
+                return running.unless_over(what, limit_s)
+            except BaseException:
+                self.close()
+                raise
+
+        over = step(lambda: running.channel.send(request, left_s))
+
+        def wait() -> Ending:
+            ending = over or step(lambda: running.answer(nonce, reply_type, left_s, reply_bytes))
+            if ending is None:
+                raise InternalError(f"{function.__name__}: no ending")
+            if not isinstance(ending, Finished):
+                self._running = None
+            return ending
+
+        return wait
 
     def protections(self) -> Protections:
         """The protections that the worker has. Starts it where it is not running."""
@@ -310,14 +335,17 @@ class _Running:
         self.process, self.channel = process, channel
         self.protections = Protections(False, 0, False, False, False, False)
 
-    def ask(
-        self, request: Packed, nonce: str, reply_type: Any, limit_s: float, reply_bytes: int
+    def answer(
+        self, nonce: str, reply_type: Any, left_s: Callable[[], float], reply_bytes: int
     ) -> Ending:
-        """One call; the process is gone unless it gave a value."""
-        left_s = _Left(limit_s, self.process.pid or 0)
+        """The reply to a call; the process is gone unless it is a value."""
+        kind, found = self.channel.receive(nonce, reply_type, left_s, reply_bytes)
+        return Finished(found) if kind == "value" else Died(self.end(), found)
+
+    def unless_over(self, step: Callable[[], Ending | None], limit_s: float) -> Ending | None:
+        """The result of a step of a call; the process is gone where that ends the call."""
         try:
-            self.channel.send(request, left_s)
-            kind, found = self.channel.receive(nonce, reply_type, left_s, reply_bytes)
+            return step()
         except Overdue:
             self.end()
             return TimedOut(limit_s)
@@ -326,9 +354,6 @@ class _Running:
             return Died(self.end())
         except ForgedReply as error:
             return Died(self.end(), str(error))
-        if kind != "value":
-            return Died(self.end(), found)
-        return Finished(found)
 
     def end(self) -> int:
         """Kill the process, unless it has ended, and wait until it is gone; its exit code."""

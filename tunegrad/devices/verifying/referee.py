@@ -7,13 +7,13 @@ before it.
     judge    the outputs in the shared memory   --> a verdict
 
 It runs in a process of its own, which never runs a candidate: no candidate can reach what it must
-compute.
+compute. There may be several, each with kernels of its own: references are made of many short
+steps of Python, which threads of one process do one after the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from tunegrad.devices.host.team import Bulk, Team
@@ -40,27 +40,32 @@ _SHARE = 4
 class Referee:
     """References of the latest kernels. ``memory`` is shared with the bench.
 
-    ``secret``: a seed that no candidate can be written for.
+    ``secret``: a seed that no candidate can be written for. It is one of ``count``, and keeps as
+    much less.
     """
 
     def __init__(
-        self, hooks: Hooks, limits: Limits, seed: int, team: Team, memory: Bytes, secret: int = 0
+        self,
+        hooks: Hooks,
+        limits: Limits,
+        seed: int,
+        team: Team,
+        memory: Bytes,
+        secret: int = 0,
+        count: int = 1,
     ) -> None:
-        self._secret = secret
+        self._secret, kept_bytes = secret, limits.cache_bytes // count
         self._hooks, self._limits, self._seed, self._memory = hooks, limits, seed, memory
         self._bulk = Bulk(team)
-        self._kernels = DatasetCache(limits.cache_bytes)
-        self._inputs = KeptInputs(limits.cache_bytes // _SHARE)
+        self._kernels = DatasetCache(kept_bytes)
+        self._inputs = KeptInputs(kept_bytes // _SHARE)
 
-    def refer(self, kernels: Sequence[tuple[Candidate, KernelIO]], threads: int) -> None:
-        """Compute missing references of kernels, several at once: numpy's work needs no lock."""
-        fresh = {
-            c.kernel_key: (c, io) for c, io in kernels if self._kernels.get(c.kernel_key) is None
-        }
-        with ThreadPoolExecutor(threads) as pool:
-            for key, made in zip(
-                fresh, pool.map(lambda asked: self._made(*asked), fresh.values()), strict=True
-            ):
+    def refer(self, kernels: Sequence[tuple[Candidate, KernelIO]]) -> None:
+        """Compute missing references of kernels."""
+        for candidate, io in kernels:
+            key = candidate.kernel_key
+            if self._kernels.get(key) is None:
+                made = self._made(candidate, io)
                 self._inputs.put(key, [s.inputs for s in made.sets])
                 self._keep(key, made)
 
@@ -129,14 +134,16 @@ class Referee:
 _referee: Referee | None = None
 
 
-def start_referee(hooks: Hooks, limits: Limits, seed: int, memory: Mapped, secret: int) -> None:
-    """Make this process the referee.
+def start_referee(
+    hooks: Hooks, limits: Limits, seed: int, memory: Mapped, secret: int, count: int
+) -> None:
+    """Make this process the referee, or one of ``count``.
 
     It judges on one thread: others would have to be woken for each judgement.
     """
     global _referee  # noqa: PLW0603  # the one thing this process keeps
     one_blas_thread()  # it looks for the library, which a confined process can not
-    _referee = Referee(hooks, limits, seed, Team(1), memory.bytes, secret)
+    _referee = Referee(hooks, limits, seed, Team(1), memory.bytes, secret, count)
 
 
 def on_referee(method: Callable[..., T], *arguments: object) -> T:
