@@ -205,7 +205,7 @@ def test_tiles_split_evenly_over_threads_and_their_panel_stays_in_the_second_cac
 
 @pytest.mark.parametrize(
     ("registers", "tile", "steps"),
-    [(32, (6, 4), 4), (32, (8, 3), 4), (32, (14, 2), 1), (16, (5, 2), 4), (16, (4, 3), 1)],
+    [(32, (6, 4), 4), (32, (8, 3), 4), (32, (14, 2), 1), (16, (6, 2), 4), (16, (4, 3), 1)],
 )
 def test_steps_of_a_product_are_written_out_where_registers_are_left(
     registers: int, tile: tuple[int, int], steps: int

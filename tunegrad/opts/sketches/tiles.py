@@ -646,14 +646,16 @@ class Products(Defaults):
         four instructions besides those of a step, which are some 35. Not where a tile leaves too
         few registers for the loads of the next step that LLVM moves up, to make four neighbours:
         sums of 14 x 2 (of 32 registers) and of 4 x 3 (of 16) were spilled then, and took 1.35 and
-        1.6 of the time. Nor where an operand's copy turns it in registers, which takes as many
+        1.6 of the time. Of 16 registers one to spare is enough for 6 x 2: 12 sums have 2.1 to 2.3
+        instructions for each multiply-add in a loop, 1.9 in four steps. Nor where an operand's copy turns it in registers, which takes as many
         steps as a vector has lanes: scores of attention, in fours, took 1.23 of the time.
         """
         o, (rows, vectors) = self.operands, tile
         spare = o.registers - rows * vectors - (1 + o.widened) * (vectors + 1)
         turned = any(_turned(o, x) for x in o.found)
         alone = o.target.fmas_per_cycle == 1 or turned or _written(o, self.taps)
-        if alone or spare < -vectors % _NEIGHBOURS:
+        few = o.registers <= _FEW_REGISTERS
+        if alone or spare < (1 if few else -vectors % _NEIGHBOURS):
             return 1
         most = _UNROLLED // (rows * vectors * o.terms)
         return next((n for n in (4, 2) if n <= most and extent % n == 0), 1)
