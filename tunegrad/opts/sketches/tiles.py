@@ -647,8 +647,9 @@ class Products(Defaults):
         few registers for the loads of the next step that LLVM moves up, to make four neighbours:
         sums of 14 x 2 (of 32 registers) and of 4 x 3 (of 16) were spilled then, and took 1.35 and
         1.6 of the time. Of 16 registers one to spare is enough for 6 x 2: 12 sums have 2.1 to 2.3
-        instructions for each multiply-add in a loop, 1.9 in four steps. Nor where an operand's copy turns it in registers, which takes as many
-        steps as a vector has lanes: scores of attention, in fours, took 1.23 of the time.
+        instructions for each multiply-add in a loop, 1.9 in four steps. Nor where an operand's copy
+        turns it in registers, which takes as many steps as a vector has lanes: scores of attention,
+        in fours, took 1.23 of the time.
         """
         o, (rows, vectors) = self.operands, tile
         spare = o.registers - rows * vectors - (1 + o.widened) * (vectors + 1)
