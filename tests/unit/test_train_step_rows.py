@@ -204,6 +204,24 @@ def test_an_optimizer_that_says_nothing_updates_by_name():
     assert not step_of(optim.LAMB(), 2).step_model(*batch()).inputs[3].parts
 
 
+def test_a_rule_that_is_not_elementwise_is_called_for_whole_parameters_alone():
+    """Parameters of 128 x 128, whose gradients an elementwise rule may never store."""
+
+    class Whole(optim.Optimizer):
+        def update(self, parameters, gradients, moments, lr, step):
+            return {n: p - lr * gradients[n].sum() for n, p in parameters.items()}, {}
+
+    class Signs(optim.Optimizer):
+        def one(self, p, g, moments, lr, step):
+            return p - lr * g.reshape(p.shape[0], -1).sign().reshape(p.shape), ()
+
+    for kind in (Whole, Signs):
+        step = step_of(kind(0.1), 2, 128)
+        before = step.weights()
+        step(*batch(wide=128))
+        assert (step.weights()["0.weight"] != before["0.weight"]).all(), kind
+
+
 @dataclass(frozen=True, kw_only=True)
 class Layerwise(optim.SGD):
     """SGD whose options are by the names of layers."""

@@ -112,6 +112,8 @@ class Optimizer:
         """True of an elementwise rule whose results all follow from one, which reads the gradient
         and not the parameter, as momentum does without decay.
         """
+        if not self.is_elementwise:
+            return False
         given = (Tensor.input(f"v{i}", (), F32) for i in range(4 + len(self.kept())))
         p, g, lr, step, *moments = given
         new, after = self.one(p, g, moments, lr, step)
@@ -122,8 +124,7 @@ class Optimizer:
             if len(readers) != 1:
                 return False
             (at,) = readers
-        alone = len(results) == 1 or p.node not in topological((at,))
-        return alone and self.is_elementwise
+        return len(results) == 1 or p.node not in topological((at,))
 
     def moments(self, parameters: Tensors) -> dict[str, Tensor]:
         """Moments before the first step: zeros, by ``slot.name``."""
