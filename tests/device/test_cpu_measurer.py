@@ -133,6 +133,25 @@ def _measure(
         return local.measure(candidate, compiled(ir, io, threads), policy)
 
 
+def test_what_a_referee_has_made_waits_as_long_as_another_one_works():
+    """Three kernels for two: the reply about one of them is read after the other two are made."""
+    asked: list[tuple[int, float]] = []
+
+    class Judge:
+        def begin(self, _, __, kernels, *, limit_s, reply_type):
+            asked.append((len(kernels), limit_s))
+            return lambda: None
+
+        def close(self) -> None:
+            pass
+
+    with DeviceMeasurer(host_device(2), HOOKS, Limits(reference_s=7.0), 2) as measurer:
+        measurer._referees = Judge(), Judge()
+        measurer.refer([(Candidate(str(n), None), hostile.IO) for n in range(3)])
+        measurer.refer([])
+    assert asked == [(2, 14.0), (1, 14.0)]
+
+
 def test_packed_constant_is_filled_from_its_source():
     row = _measure("test_cpu_measurer:reversed_reference", PACKED, PACKED_IO)
     assert (row.status, row.error) == (Status.OK, "")

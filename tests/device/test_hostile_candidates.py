@@ -15,11 +15,13 @@ import pytest
 from hostile_programs import unguarded
 
 from tests.time_enough import with_time_enough
+from tunegrad.devices import host_device
 from tunegrad.devices.bench import Bench
 from tunegrad.devices.job import Candidate, Hooks, Limits, Lowered
 from tunegrad.devices.measurer import DeviceMeasurer
 from tunegrad.devices.processes.channel import Died
 from tunegrad.devices.verifying.referee import Referee
+from tunegrad.errors import CompileFailure
 from tunegrad.trial import Measurement, Policy, Status
 
 pytestmark = pytest.mark.timing
@@ -133,6 +135,18 @@ def test_bad_ir_is_a_compile_error_with_llvms_text(measurer):
     row = _one_between_two(measurer, hostile.BAD_IR)
     assert row.status is Status.COMPILE_ERROR
     assert "undefined value" in row.error
+
+
+@pytest.mark.parametrize(
+    "between", [" ", "", "\t", "\n  ", " sideeffect\talignstack ", ' ; "comment"\n ;\r']
+)
+def test_inline_assembly_is_illegal_however_it_is_spaced(between):
+    call = f'entry:\n  call void asm{between}"nop", ""()'
+    lowered = hostile.candidate(hostile.GOOD.replace("entry:", call, 1)).payload
+    assert isinstance(lowered, Lowered)
+    assert unguarded(2).compile(lowered)
+    with pytest.raises(CompileFailure, match="inline assembly"):
+        host_device(2).compile(lowered)
 
 
 def test_missing_kernel_is_a_compile_error(measurer):

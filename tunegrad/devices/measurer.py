@@ -207,13 +207,14 @@ class DeviceMeasurer:
         mine: dict[IsolatedWorker, list[tuple[Candidate, KernelIO]]] = {}
         for candidate, io in kernels:
             mine.setdefault(self._referee(candidate.kernel_key), []).append((candidate, io))
+        most = max(map(len, mine.values()), default=0)  # a reply waits until the others are read
         try:
             begun = [
                 judge.begin(
                     referee.on_referee,
                     Referee.refer,
                     tuple(some),
-                    limit_s=self.limits.reference_s * len(some),
+                    limit_s=self.limits.reference_s * most,
                     reply_type=None,
                 )
                 for judge, some in mine.items()

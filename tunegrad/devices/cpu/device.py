@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 OPT_LEVEL: OptLevel = 1
 """LLVM's pipeline, for candidates and models alike: scheduled loops need but a short one."""
 
-_ASSEMBLY = re.compile(r'\basm [a-z ]*"')
+_ASSEMBLY = re.compile(r'(?<![-\w.$@%])asm\b(?:[\s\0]|;[^\n\r]*[\n\r]|[a-z])*"')
+"""The keyword and its string: between them LLVM takes spaces, comments and other keywords."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class CpuDevice:
         )
 
     def compile(self, lowered: Lowered, killable: bool = False) -> bytes:
-        if "asm " in lowered.text and _ASSEMBLY.search(lowered.text):
+        if "asm" in lowered.text and _ASSEMBLY.search(lowered.text):
             raise CompileFailure(
                 "illegal: inline assembly, by which a kernel may ask the system for anything"
             )
