@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tunegrad as tg
-from tunegrad.errors import IndexOutOfRange, ShapeError
+from tunegrad.errors import DTypeError, IndexOutOfRange, ShapeError
 from tunegrad.nn import functional
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4) - 7
@@ -41,6 +41,24 @@ def test_index_put_writes_to_a_copy() -> None:
     equal(x, changed((rows, columns), 3))
 
 
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_a_number_among_the_indices_is_a_position(accumulate: bool) -> None:
+    """The result was the slice at that position, and sums lay at the places of the first one."""
+    columns, before = np.array([2, 0]), X[1, -1, [2, 0]] if accumulate else np.zeros(2, np.float32)
+    wanted = changed((1, -1, columns), before + ROW[:2])
+    equal(tg.Tensor(X).index_put((1, -1, columns), ROW[:2], accumulate), wanted)
+
+
+@pytest.mark.parametrize(
+    ("indices", "error", "text"),
+    [((), ShapeError, "no index"), ((slice(1),), DTypeError, "of object"),
+     ((True,), DTypeError, "True")],
+)  # fmt: skip
+def test_other_indices_are_refused(indices, error, text) -> None:
+    with pytest.raises(error, match=text):
+        tg.Tensor(X).index_put(indices, 1.0)
+
+
 def test_index_put_adds_up_what_accumulates() -> None:
     rows, wanted = np.array([1, 1, -2]), X.copy()
     np.add.at(wanted, rows, ROW[:4])
@@ -65,6 +83,12 @@ def test_index_reduce_folds_slices(reduce, fold) -> None:
     for i, to in enumerate((2, 0, 2)):
         wanted[:, to] = fold(wanted[:, to], ROW.reshape(2, 3, 4)[:, i])
     equal(tg.Tensor(X).index_reduce(1, np.array([2, 0, 2]), ROW.reshape(2, 3, 4), reduce), wanted)
+
+
+@pytest.mark.parametrize(("index", "shape"), [([1], (3, 3, 4)), ([0, 1], (2, 2, 2))])
+def test_index_reduce_of_another_source_is_an_error(index, shape) -> None:
+    with pytest.raises(ShapeError, match="index_reduce: shapes"):
+        tg.Tensor(X).index_reduce(0, np.array(index), np.ones(shape, np.float32), "prod")
 
 
 def test_masked_scatter_takes_elements_in_order() -> None:
@@ -97,6 +121,12 @@ def test_parts_are_scattered_into_copies() -> None:
     equal(x, X)
 
 
+@pytest.mark.parametrize("offset", [4, -3])
+def test_a_diagonal_of_no_elements_leaves_all_as_it_was(offset: int) -> None:
+    x = tg.Tensor(X)
+    equal(x.diagonal_scatter(np.empty((4, 0), np.float32), offset), X)
+
+
 def test_a_source_of_another_shape_is_an_error() -> None:
     with pytest.raises(ShapeError, match="part of shape"):
         tg.Tensor(X).select_scatter(ROW[:4], 0, 0)
@@ -114,6 +144,18 @@ def test_positions_are_read_off_values() -> None:
         equal(ours, theirs)
     equal(tg.Tensor(3.0).nonzero(), np.zeros((1, 0), np.int64))
     equal(x.masked_select(x > 2), X[X > 2])
+
+
+def test_a_mask_of_integers_selects_nothing() -> None:
+    """Its elements were taken for positions."""
+    with pytest.raises(DTypeError, match="masked_select: the mask is i64"):
+        tg.Tensor(X).masked_select(np.ones(4, np.int64))
+
+
+def test_one_number_is_selected_by_one_mask() -> None:
+    equal(tg.Tensor(np.float32(3)).masked_select(True), np.float32([3]))
+    with pytest.raises(DTypeError, match="index True"):
+        tg.Tensor(X)[np.array(True)]
 
 
 def test_gradients_flow_to_what_a_mask_selects() -> None:

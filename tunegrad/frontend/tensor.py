@@ -255,8 +255,10 @@ class Tensor(handle.Handle):
     def masked_select(self, mask: handle.TensorLike) -> Tensor:
         """The elements where a mask holds, which broadcasts, in a row; the mask is computed."""
         held = lift(mask, "masked_select")
+        if not held.dtype.is_bool:
+            raise errors.DTypeError(f"masked_select: the mask is {held.dtype}, it must be bool")
         shape = ew.broadcast_shapes("masked_select", self.shape, held.shape)
-        return self.broadcast_to(shape)[held.broadcast_to(shape).numpy()]
+        return self.broadcast_to(shape).ravel()[held.broadcast_to(shape).numpy().ravel()]
 
     def numpy(self) -> NDArray[np.generic]:
         """Compute it. bf16 comes as its bit patterns in ``uint16``.

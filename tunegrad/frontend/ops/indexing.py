@@ -80,7 +80,7 @@ def set_item(x: Handle, key: object, value: TensorLike) -> None:
     ``write``.
     """
     v = _converted(x, value)
-    if isinstance(key, Handle) and key.dtype.is_bool and key.node.op is not GraphOp.CONST:
+    if isinstance(key, Handle) and _is_unknown_mask(key):
         held = _put_where(x, key, v)
         write(x, held.node, held)
         return
@@ -225,7 +225,9 @@ def _listed(key: object, x: Handle) -> object:
             raise DTypeError(
                 f"getitem: index {key.describe()} on shape {x.shape} is not an integer"
             )
-        return _known_mask(key, x) if key.dtype.is_bool else key
+        if not key.dtype.is_bool:
+            return key
+        key = _known_mask(key, x)
     if not isinstance(key, list | tuple | range | np.ndarray):
         return key
     array = np.asarray(key)
@@ -235,11 +237,15 @@ def _listed(key: object, x: Handle) -> object:
         raise DTypeError(
             f"getitem: index of {array.dtype} on shape {x.shape}; positions are integers or bools"
         )
-    return array
+    return array if array.ndim or array.dtype.kind != "b" else bool(array)
+
+
+def _is_unknown_mask(key: Handle) -> bool:
+    return key.dtype.is_bool and key.node.op is not GraphOp.CONST
 
 
 def _known_mask(key: Handle, x: Handle) -> NDArray[np.generic]:
-    if key.node.op is not GraphOp.CONST:
+    if _is_unknown_mask(key):
         raise DTypeError(
             f"getitem: mask {key.describe()} on shape {x.shape}: how many elements it "
             "chooses depends on its values; use where or masked_fill, or a numpy mask"
@@ -458,8 +464,13 @@ def index_reduce(
         )
         return row.reshape(())
     at = axis_of("index_reduce", dim, input.shape)
-    i = lift(index, "index_reduce").reshape(*(-1 if d == at else 1 for d in range(input.ndim)))
-    return scatter_reduce(input, at, i.expand(s.shape), s, reduce, include_self=include_self)
+    i = lift(index, "index_reduce")
+    if i.ndim > 1 or s.shape != (*input.shape[:at], i.node.size, *input.shape[at + 1 :]):
+        raise ShapeError(
+            f"index_reduce: shapes {input.shape}, {i.shape} and {s.shape} do not fit along {at}"
+        )
+    i = i.reshape(*(-1 if d == at else 1 for d in range(input.ndim))).expand(s.shape)
+    return scatter_reduce(input, at, i, s, reduce, include_self=include_self)
 
 
 @operation
@@ -468,11 +479,15 @@ def index_put(
     accumulate: bool = False,
 ) -> Handle:  # fmt: skip
     """``input[indices] = values`` in a copy, the last one of several; added up where they
-    ``accumulate``. An index that is None takes its dimension whole.
+    ``accumulate``. An index that is None takes its dimension whole, and a number is a position.
     """
-    key = tuple(slice(None) if i is None else i for i in indices)
+    key = tuple(
+        slice(None) if i is None else i if isinstance(i, Handle) else np.asarray(i) for i in indices
+    )
+    if not key:
+        raise ShapeError(f"index_put: no index for shape {input.shape}")
     v, mask = _converted(input, values), key[0]
-    if len(key) == 1 and isinstance(mask, Handle) and mask.dtype.is_bool:
+    if len(key) == 1 and isinstance(mask, Handle) and _is_unknown_mask(mask):
         if not accumulate:
             return _put_where(input, mask, v)
         nothing = constant(-0.0 if input.dtype.is_float else 0, input.shape, input.dtype)

@@ -47,7 +47,7 @@ def _in_part(input: Handle, op: str, part: Callable[[Handle], Handle], src: Tens
         view = part(Handle.plain(x, MappingProxyType({})))
         if view.shape != v.shape:
             raise ShapeError(f"{op}: a source of shape {v.shape} for a part of shape {view.shape}")
-        return put(view, v)
+        return put(view, v) if v.size else x
 
     return apply(op, put_there, input, lift(src, op).cast(input.dtype))
 
