@@ -222,6 +222,23 @@ def test_a_rule_that_is_not_elementwise_is_called_for_whole_parameters_alone():
         assert (step.weights()["0.weight"] != before["0.weight"]).all(), kind
 
 
+def test_rules_of_groups_are_asked_with_the_moments_that_all_groups_keep():
+    """The first matrix has no momentum, and a moment nevertheless."""
+
+    class Unpacking(optim.SGD):
+        elementwise = True
+
+        def one(self, p, g, moments, lr, step):
+            (moment,) = moments
+            return super().one(p, g, (moment,), lr, step)
+
+    groups = [(lambda name: name.startswith("0."), {"momentum": 0.0})]
+    step = step_of(Unpacking(0.1, momentum=0.9, groups=groups), 2, 128)
+    step(*batch(0, 128))
+    assert not step.state_dict()["optimizer.momentum.0.weight"].any()
+    assert step.state_dict()["optimizer.momentum.1.weight"].any()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Layerwise(optim.SGD):
     """SGD whose options are by the names of layers."""

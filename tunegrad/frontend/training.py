@@ -289,7 +289,7 @@ class Training:
         if self.clip_norm is not None or self.scaling is not None:
             return frozenset()
         large = {n for n, g in gradients.items() if g.ndim == 2 and _is_short_product(g.node)}
-        return {n for n in large if self.optimizer.of(n).reads_once}
+        return {n for n in large if self.optimizer.reads_once(n)}
 
     def _state(self, phase: Phase) -> dict[str, Tensor]:
         """Inputs for the states that a phase reads, in the order of all."""

@@ -107,17 +107,16 @@ class Optimizer:
         owner = next(c for c in type(self).__mro__ if not _RULE.isdisjoint(vars(c)))
         return bool(vars(owner).get("elementwise", False))
 
-    @property
-    def reads_once(self) -> bool:
-        """True of an elementwise rule whose results all follow from one, which reads the gradient
-        and not the parameter, as momentum does without decay.
+    def reads_once(self, name: str) -> bool:
+        """True of an elementwise rule whose new values of a parameter and its moments all follow
+        from one, which reads the gradient and not the parameter, as momentum does without decay.
         """
         if not self.is_elementwise:
             return False
-        given = (Tensor.input(f"v{i}", (), F32) for i in range(4 + len(self.kept())))
+        given = tuple(Tensor.input(f"v{i}", (), F32) for i in range(4 + len(self.kept())))
         p, g, lr, step, *moments = given
-        new, after = self.one(p, g, moments, lr, step)
-        results = {t.node for t in (new, *after)}
+        new, after = self.of(name).one(p, g, moments, lr, step)
+        results = {t.node for t in (new, *after)} - {t.node for t in given}
         order, at = topological(tuple(results)), g.node
         while at not in results:
             readers = [n for n in order if at in n.srcs]
