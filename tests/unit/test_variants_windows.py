@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.graph_builders import run_schedule
 from tests.interpreter import interpret, pack_buffers
 from tests.tile_kernels import SERVER, buffers, conv, gemm, tiled, wanted
 from tunegrad.devices.host.facts import AMX_INT8, declared
@@ -80,6 +81,25 @@ def test_the_copy_of_an_image_is_of_columns_where_its_rows_fill_tiles() -> None:
 def test_pixels_of_few_channels_are_copied_together() -> None:
     before, _ = parts_of(conv(9, 2, 16, 7), NAME)
     assert before.axes[-1].extent == 16  # words, of seven pixels and one of zeros
+
+
+@pytest.mark.parametrize("rows_first", [False, True])
+def test_an_image_of_one_row_of_words_has_no_channels_beside_them(rows_first: bool) -> None:
+    """Its place in the row was looked for in front of its only index, an IndexError."""
+    weights = np.random.default_rng(0).integers(-128, 128, (3, 2, 3, 7), np.int8)
+    drawn = np.random.default_rng(1).integers(0, 256, (1, 1, 28, 2), np.uint8)
+    x = Tensor.input("x", drawn.shape, "u8").permute(0, 3, 1, 2).cast("i32")
+    weights, padding = (weights, (2, 4)) if rows_first else (weights.swapaxes(2, 3), (4, 2))
+    x = x if rows_first else x.permute(0, 1, 3, 2)
+    y = x.conv2d(Tensor.constant(weights).cast("i32"), padding=padding)
+    outputs = prepared((y.node,), "contract", BYTES)
+    plan = schedule(outputs)
+    picks = {key: NAME for key, (k, _) in plan.kernels().items() if NAME in variants_of(k)}
+    assert picks
+    made = rewrite(plan, picks)
+    validated(made, outputs)
+    (found,), (want,) = (run_schedule(p, {"x": drawn}) for p in (made, plan))
+    np.testing.assert_array_equal(found, want)
 
 
 def test_plans_with_windows_in_rows_are_validated() -> None:

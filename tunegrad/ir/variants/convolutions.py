@@ -309,8 +309,11 @@ def _flat(
     source: Param, x: Load, order: list[tuple[Axis, int]]
 ) -> tuple[Param, tuple[Index, ...], Valid, list[tuple[Axis, int]]] | None:
     """The image, its index, the condition and the axes with pixels and their channels as one: few
-    channels are no vector, those of neighbours are. None where neighbours lie apart.
+    channels are no vector, those of neighbours are. None where neighbours lie apart, and where the
+    image is one row of words.
     """
+    if len(x.index) < 2:
+        return None
     (place, most), (channel, count) = order[-2:]
     name, row = place.name, x.index[-2]
     reads = [i for i in (*x.index, *(r.index for r in x.valid)) if name in i.names()]
