@@ -8,7 +8,7 @@ from functools import cache
 from tunegrad.frontend import Tensor
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Apply, Const, Expr, Load, Op, Value
-from tunegrad.ir.fusion import overwriting, schedule
+from tunegrad.ir.fusion import Fusion, overwriting, schedule
 from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store
 
 __all__ = ["OVERWRITING", "overwriting_kernel"]
@@ -31,6 +31,16 @@ def _made(y: Tensor, old: str) -> Kernel:
 def _softmax_step() -> Kernel:
     w, g = _x("w", 5, 13), _x("g", 5, 13)
     return _made(w - (g.softmax(1)), "w")
+
+
+def _momentum() -> Kernel:
+    """A product that ends in a new moment, and a new parameter made of that."""
+    w, m, x, g = _x("w", 13, 21), _x("m", 13, 21), _x("x", 9, 13), _x("g", 9, 21)
+    moment = m * 0.9 + x.T @ g
+    outputs, news = (moment.node, (w - moment * 0.1).node), ((0, "m"), (1, "w"))
+    (launch,) = Fusion.of(outputs, news=news).as_run().launches
+    assert len(launch.kernel.overwritten) == 2, launch.kernel
+    return launch.kernel
 
 
 def _scaled(x: Expr, factor: float) -> Expr:
@@ -88,6 +98,7 @@ _MAKERS: dict[str, Callable[[], Kernel]] = {
     "over: gemm square": lambda: _made(
         _x("w", 32, 32) * 0.9 + (_x("x", 32, 32) @ _x("g", 32, 32)), "w"
     ),
+    "over: momentum": _momentum,
     "over: rows": lambda: _made(_x("b", 11) - _x("g", 6, 11).sum(0), "b"),
     "over: softmax": _softmax_step,
     "over: i32": lambda: _made(_x("a", 7, 32, dtype="i32") * _x("b", 7, 32, dtype="i32"), "a"),

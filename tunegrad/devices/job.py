@@ -138,8 +138,8 @@ class Limits:
     run.
 
     Two turns are enough of a candidate that took ``losing_factor`` times the best one's time in
-    them. ``cache_bytes`` bounds the inputs that the bench keeps, the references that the referee
-    keeps (and a quarter as much of inputs), and those that this process does.
+    them. ``cache_bytes`` bounds the inputs that the bench keeps, the references that all referees
+    keep (and a quarter as much of inputs), and those that this process does.
     """
 
     compile_s: float = 5.0
