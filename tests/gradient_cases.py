@@ -77,6 +77,8 @@ _WRITTEN = [
     "a.slice_scatter(b[:, :1], 1, 0, None, 3)", "a.masked_scatter(a > b, b)",
     "a.index_put((i[:2] % 2, i[1:3] % 3), b[0, :2])", "a.nanmedian(1)[0]",
     "a.index_reduce(1, i[:2] % 3, b[:, :2], 'prod')",
+    "a.put(T.argsort(b.flatten())[:3], b[0, 0, :3])", "a.diagonal_scatter(b[:, 0].mT, 0, 0, 1)",
+    "T.dist(a, b)", "T.diagflat(a[0], 1)", "a.masked_select(a > b)",
 ]  # fmt: skip
 _CONVOLVED: list[tuple[str, Shapes]] = [
     ("F.conv1d(a, b, c)", ((2, 2, 5), (3, 2, 3), (3,))),
@@ -99,6 +101,9 @@ _POOLED = [
     "F.interpolate(a, size=(4, 7), mode='bilinear')",
     "F.interpolate(a, size=(7, 8), mode='bicubic')", "F.pixel_shuffle(T.cat([a, a], 1), 2)",
     "F.channel_shuffle(a, 2)", "F.pixel_unshuffle(a[..., :4], 2)",
+    "F.max_unpool1d(*F.max_pool1d(a[0], 2, return_indices=True), 2)",
+    "F.max_unpool2d(*F.max_pool2d(a[..., :4], 2, return_indices=True), 2)",
+    "F.max_unpool3d(*F.max_pool3d(a[..., :4], (1, 2, 2), return_indices=True), (1, 2, 2))",
 ]  # fmt: skip
 _PRODUCTS: list[tuple[str, Shapes]] = [
     ("a @ b", ((2, 3, 4), (4, 2))), ("a @ b", ((4,), (4,))),

@@ -223,14 +223,14 @@ def test_gradients_of_16_bits_are_as_near_as_pytorchs(kind: str, dtype: str) -> 
 
 
 _WITHOUT = """
-    all allclose any arange argmax argmin as_tensor asarray assign backward become bernoulli bool
-    broadcast_shapes bucketize checkpoint compile config_names constant count_nonzero cpu
-    custom_vjp default_store describe dump element_size empty empty_like eq equal explain eye
+    all allclose any arange argmax argmin argwhere as_tensor asarray assign backward become
+    bernoulli bool broadcast_shapes bucketize checkpoint compile config_names constant count_nonzero
+    cpu custom_vjp default_store describe dump element_size empty empty_like eq equal explain eye
     floor_divide from_numpy from_torch full full_like ge grad greater greater_equal gt heaviside
     input int is_floating_point is_tensor isclose isfinite isinf isnan isneginf isposinf item le
     less less_equal linspace load logspace long lt manual_seed multinomial ne new_full new_ones
-    new_tensor new_zeros no_grad normal not_equal numel numpy of one_hot ones ones_like plain
-    position_of quantize rand rand_like randint randn randn_like randperm realize retain_grad
+    new_tensor new_zeros no_grad nonzero normal not_equal numel numpy of one_hot ones ones_like
+    plain position_of quantize rand rand_like randint randn randn_like randperm realize retain_grad
     scalar_tensor searchsorted seed signbit tensor tolist tril_indices triu_indices tune
     tune_callable uniform value_and_grad zeros zeros_like
 """
