@@ -134,6 +134,8 @@ def test_a_source_of_another_shape_is_an_error() -> None:
         tg.Tensor(X).slice_scatter(ROW[:4], 0, step=0)
     with pytest.raises(ShapeError, match="indices of shape"):
         functional.max_unpool2d(X, np.zeros((2, 3, 3), np.int64), 2)
+    with pytest.raises(ShapeError, match="must have 2 sizes"):
+        functional.max_unpool2d(X, np.zeros(X.shape, np.int64), 2, output_size=(48,))
 
 
 def test_positions_are_read_off_values() -> None:

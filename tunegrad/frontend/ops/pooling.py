@@ -109,6 +109,8 @@ def max_unpool(
     )
     if output_size is not None:
         image = tuple(output_size)[-rank:]
+        if len(image) < rank:
+            raise ShapeError(f"{op}: output_size={tuple(output_size)} must have {rank} sizes")
     rows, flat = (*x.shape[:2], math.prod(x.shape[2:])), (*x.shape[:2], math.prod(image))
     empty = Handle.of(constant(0, flat, x.dtype))
     found = scatter(empty, 2, places.reshape(rows), x.reshape(rows))
