@@ -191,16 +191,7 @@ def test_dynamo_guards_no_frozen_weight_and_still_sees_layers_and_modes() -> Non
 )
 def test_guards_are_dropped_beside_options_of_ours(guards: Any, loads: list[Any]) -> None:
     """In place, without a module around it; what guards see of inputs is another program."""
-
-    class Own(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layers = mlp()
-
-        def forward(self, x: Any) -> Any:
-            return self.layers(x)
-
-    module, x = Own().eval(), torch.randn(5, 4)
+    module, x = Scored().eval(), torch.randn(5, 4)
     options = {**QUIET, "freezing": True, "guard_filter_fn": guards}
     module.compile(backend="tunegrad", options=options)
     with torch.no_grad():

@@ -172,6 +172,7 @@ class Tensor(handle.Handle):
                 return object.__getattribute__(self, name)
             for why, names in _NOT_HERE.items():
                 if name in names.split():
+                    # With its name Python would suggest another one.
                     raise AttributeError(f"Tensor.{name} is not there: {why}", name="")
             raise unknown("Tensor", name, lambda: dir(Tensor))
 

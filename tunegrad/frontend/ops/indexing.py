@@ -54,17 +54,16 @@ def item(x: T, key: object) -> T:
 
 def _item(x: T, key: object) -> T:
     y, listed, chosen = _picked(x, key)
-    tensors = [i for i in chosen if i is not None]
-    if not tensors:
+    count = sum(i is not None for i in chosen)
+    if not count:
         return y
-    if len(tensors) == 1:
+    if count == 1:
         at = next(d for d, i in enumerate(chosen) if i is not None)
         known = listed[at]
         if isinstance(known, np.ndarray) and known.ndim == 1:
             found = take_known(y, at, _counted(known.astype(np.int64), y, at))
             return found._with(found.node)
-    nodes = [None if i is None else i.node for i in chosen]
-    return x.of(indexing.index(y.node, nodes), joined([y, *tensors]))
+    return _read(y, chosen)
 
 
 _rows = repeated(_item)
@@ -85,15 +84,30 @@ def set_item(x: Handle, key: object, value: TensorLike) -> None:
         write(x, held.node, held)
         return
     y, _, chosen = _picked(x, key)
-    tensors = [i for i in chosen if i is not None]
-    if not tensors:
+    if all(i is None for i in chosen):
         if not same_place(y, v):  # x[key] += 1 wrote it already
             write(y, _spread("setitem", v, y.shape), v)
         return
-    nodes = [None if i is None else i.node for i in chosen]
-    shape = indexing.index(y.node, nodes).shape
-    written = indexing.indexed_put(y.node, nodes, _spread("setitem", v, shape))
-    write(y, written, y.of(written, joined([y, v, *tensors])))
+    held = _put("setitem", y, chosen, v)
+    write(y, held.node, held)
+
+
+def _read(x: T, chosen: Sequence[Handle | None]) -> T:
+    """``x`` at positions of its dimensions, None for one that is taken whole."""
+    known = joined([x, *(i for i in chosen if i is not None)])
+    return x.of(indexing.index(x.node, _nodes(chosen)), known)
+
+
+def _put(op: str, x: T, chosen: Sequence[Handle | None], v: Handle) -> T:
+    """A copy of ``x`` with a value at such positions."""
+    nodes = _nodes(chosen)
+    spread = _spread(op, v, indexing.index(x.node, nodes).shape)
+    known = joined([x, v, *(i for i in chosen if i is not None)])
+    return x.of(indexing.indexed_put(x.node, nodes, spread), known)
+
+
+def _nodes(chosen: Sequence[Handle | None]) -> list[Node | None]:
+    return [None if i is None else i.node for i in chosen]
 
 
 def _converted(x: Handle, value: TensorLike) -> Handle:
@@ -493,16 +507,9 @@ def index_put(
         nothing = constant(-0.0 if input.dtype.is_float else 0, input.shape, input.dtype)
         return input + _put_where(Handle.of(nothing), mask, v)
     y, _, chosen = _picked(input, key)
-    nodes = [None if i is None else i.node for i in chosen]
     if not accumulate:
-        node = indexing.indexed_put(
-            y.node, nodes, _spread("index_put", v, indexing.index(y.node, nodes).shape)
-        )
-        return y.of(node, joined([y, v, *(i for i in chosen if i is not None)]))
-    places = Handle.of(graph.iota((y.size,), 0, I64)).reshape(y.shape)
-    at = places.of(
-        indexing.index(places.node, nodes), joined([places, *(i for i in chosen if i is not None)])
-    )
+        return _put("index_put", y, chosen, v)
+    at = _read(Handle.of(graph.iota((y.size,), 0, I64)).reshape(y.shape), chosen)
     spread = v.of(_spread("index_put", v, at.shape), v.bindings)
     return scatter_add(input.ravel(), 0, at.ravel(), spread.ravel()).reshape(input.shape)
 
