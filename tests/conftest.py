@@ -61,10 +61,6 @@ from tunegrad.devices.processes.isolated import preload, start_fork_server  # no
 from tunegrad.tune.sessions import WORKER_MODULES  # noqa: E402
 
 no_network.refuse()
-# PoCL takes half the time without its optimiser, with which ``opencl_batches`` builds the corpus,
-# and .ci/weekly all.
-if "TUNEGRAD_TEST_OPENCL" not in os.environ:
-    os.environ.setdefault("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
 # No test cuts the power: waiting for the disk took a third of the time of tests of stores.
 connection.SYNCHRONOUS = "OFF"
 fuzzing.fix_seed()

@@ -6,13 +6,11 @@ device. Outputs begin as 0x7E bytes, and every buffer is followed by a guard tha
 
 from __future__ import annotations
 
-import os
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
@@ -111,7 +109,7 @@ class Platform:
     options: tuple[str, ...] = ("-cl-std=CL1.2",)
 
     def build(self, programs: Sequence[Program]) -> dict[str, Any]:
-        """The kernels of some programs, by name, optimised by the driver."""
+        """The kernels of some programs, by name."""
         found: dict[str, Any] = {}
         texts = [(p, render_opencl(p)) for p in programs]
         for narrow in (True, False):  # helpers differ with the type of indices
@@ -119,8 +117,7 @@ class Platform:
             for at in range(0, len(mine), BATCH):
                 some = mine[at : at + BATCH]
                 built = self.cl.Program(self.context, _joined([s for _, s in some]))
-                with mock.patch.dict(os.environ, {"PYOPENCL_BUILD_OPTIONS": ""}):
-                    built = built.build(options=list(self.options), cache_dir=False)
+                built = built.build(options=list(self.options), cache_dir=False)
                 found |= {p.name: self.cl.Kernel(built, kernel_name(p)) for p, _ in some}
         return found
 

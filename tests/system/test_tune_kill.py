@@ -111,7 +111,7 @@ def test_killed_at_random_moments_nothing_is_lost_and_nothing_repeated(
     for n in range(kills):
         process = start(tmp_path, 600.0)
         count = len(events(tmp_path, "CandidateMeasured")) + rng.randrange(2, 40)
-        wait_for(tmp_path, count if n < kills - 1 else max(count, 30), process)
+        wait_for(tmp_path, count if n < kills - 1 else max(count, 90), process)
         time.sleep(rng.uniform(0.0, 0.2))
         workers = descendants(process.pid)
         assert workers
