@@ -217,6 +217,12 @@ def test_what_seems_to_be_the_best_has_turns_until_one_of_the_reference_is_undis
     assert len(again.pairs(1e-3).samples_s) == 3, "what is not better than the best is left at that"
 
 
+def test_disturbed_turns_that_agree_make_no_best():
+    machine, disturbed = Machine(1e-3, 1e-3, [1.0]), iter([5e-3] * 4)
+    machine.beside = lambda inner: machine._run("b", next(disturbed, 1e-3), inner)  # type: ignore[method-assign]
+    assert machine.pairs(1e-3, best_s=1e-3).value_s == pytest.approx(1e-3)
+
+
 def test_what_may_win_has_all_its_turns_though_the_first_took_the_budget():
     machine = Machine(1e-3, 1e-3, [200.0, 1.0])
     assert len(machine.pairs(1e-3).samples_s) >= 3

@@ -158,8 +158,9 @@ def sample_pairs(
 
     Beside something, what is not losing has ``policy.min_samples`` turns whatever they take, and no
     more where it does not beat ``best_s``. What only seems to, since the reference was slow, has
-    turns until they agree, or ``policy.max_samples``: where the reference was disturbed in each of
-    a few turns a candidate seems to be the best, and of hundreds one always is.
+    ``policy.max_samples``, though they agree: where the reference was disturbed in each of a few
+    turns a candidate seems to be the best, and of hundreds one always is. Two references of 4.5 ms
+    that stood for 0.6 agreed within 1 %, and all that was met beside that best scaled by a quarter.
     """
     turns = _Turns(candidate, beside, alone, Pairs(standing_s=standing_s))
     _sample(turns, policy, best_s, losing_s, clock)
@@ -182,9 +183,10 @@ def _sample(
         turns.take(min(max(1, least - taken, taken // 2), policy.max_samples - taken))
         value_s = turns.pairs.value_s
         late = clock() - start > policy.budget_s
+        seems = turns.beside is not None and min(turns.pairs.samples_s) >= best_s
         if turns.beside is not None:
-            late = value_s >= best_s or (late and min(turns.pairs.samples_s) < best_s)
+            late = value_s >= best_s or (late and not seems)
         if late or value_s > losing_s:
             return
-        if relative_interval(turns.pairs.turns, policy.statistic) < policy.tolerance:
+        if not seems and relative_interval(turns.pairs.turns, policy.statistic) < policy.tolerance:
             return
