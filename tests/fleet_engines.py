@@ -50,15 +50,27 @@ def narrow(device, threads, numerics):
 class Recorded:
     """Gives recorded measurements back, each after ``delay_s``.
 
-    ``marker``: the file that says who measured what.
+    ``marker``: the file that says who measured what. ``together``: how many engines must have
+    measured before one goes on, and after how many measurements of its own it asks. So a process
+    that starts late finds work left.
     """
 
-    def __init__(self, names: tuple[str, ...], delay_s: float = 0.0, marker: str = "") -> None:
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        delay_s: float = 0.0,
+        marker: str = "",
+        together: tuple[int, int] = (0, 0),
+    ) -> None:
         self.replays = {r.kernel_key: r for r in (replay(name) for name in names)}
-        self.delay_s, self.marker = delay_s, marker
+        self.delay_s, self.marker, self.together = delay_s, marker, together
+        self.measured = 0
         self.fingerprint: Fingerprint = MACHINE
 
     def measure(self, kernel, texts, best_s, known):
+        if self.measured >= self.together[1]:
+            self._wait_for_others()
+        self.measured += len(texts)
         found = []
         for text in texts:
             time.sleep(self.delay_s)
@@ -67,6 +79,11 @@ class Recorded:
                 with Path(self.marker).open("a", encoding="utf-8") as log:
                     log.write(f"{os.getpid()} {kernel.key} {text}\n")
         return found
+
+    def _wait_for_others(self, within_s=300.0):
+        deadline_s = time.monotonic() + within_s
+        while len(who_measured(self.marker)) < self.together[0] and time.monotonic() < deadline_s:
+            time.sleep(0.02)
 
     def machine_limits(self, again):
         raise NotImplementedError
@@ -91,5 +108,13 @@ def with_pid(path, *arguments):
     return DeviceEngine(*arguments)
 
 
-def recorded(names, delay_s=0.0, marker=""):
-    return Recorded(tuple(names), delay_s, marker)
+def recorded(names, delay_s=0.0, marker="", together=(0, 0)):
+    return Recorded(tuple(names), delay_s, marker, together)
+
+
+def who_measured(marker) -> set[str]:
+    """The processes that a marker names; none where there is no marker."""
+    path = Path(marker) if marker else None
+    if path is None or not path.exists():
+        return set()
+    return {line.split()[0] for line in path.read_text(encoding="utf-8").splitlines()}

@@ -87,8 +87,12 @@ class Nodes:
         self.cluster.shutdown()
 
 
-def on_ray(nodes, trials, machines, at=None, act=None, marker="", delay_s=0.004):
-    """A session on a cluster; ``act`` happens once ``at`` trials were told. What was said, too."""
+def on_ray(nodes, trials, machines, at=None, act=None, marker="", delay_s=0.004, together=(0, 0)):
+    """A session on a cluster; ``act`` happens once ``at`` trials were told. What was said, too.
+
+    ``together``: how many machines must have measured before one goes on, and after how many
+    measurements of its own it asks.
+    """
     said = []
 
     def observe(told):
@@ -99,7 +103,7 @@ def on_ray(nodes, trials, machines, at=None, act=None, marker="", delay_s=0.004)
         crew = ray.crew(None)
         assert len(crew.measuring) == machines
         stations = ray.open(
-            crew, EngineSpec("fleet_engines:recorded", (NAMES, delay_s, str(marker)))
+            crew, EngineSpec("fleet_engines:recorded", (NAMES, delay_s, str(marker), together))
         )
         measurer, dispatcher = fleet_of(stations, machines, warn=said.append)
         session = Session(measurer, machines, trials, observe=observe).run()
@@ -140,13 +144,13 @@ def gone(before, but=(), within_s=15.0):
 def test_fleet_two_nodes_decide_what_this_process_decides(tmp_path):
     marker = tmp_path / "who"
     with Nodes(2) as nodes:
-        session, said, _ = on_ray(nodes, 200, 2, marker=marker)
+        session, said, _ = on_ray(nodes, 200, 2, marker=marker, together=(2, 100))
     alone = Session(InProcess(), 2, 200).run()
     assert session.told == alone.told
     assert session.rows == alone.rows
     assert len(alone.told) >= 200
     assert said == []
-    assert len({line.split()[0] for line in marker.read_text().splitlines()}) == 2
+    assert len(fleet_engines.who_measured(marker)) == 2
 
 
 @pytest.mark.slow
@@ -154,7 +158,14 @@ def test_fleet_four_nodes_one_killed_midway_lose_no_trial_and_decide_the_same(tm
     marker = tmp_path / "who"
     with Nodes(4) as nodes:
         session, said, left = on_ray(
-            nodes, 600, 4, at=200, act=lambda: nodes.kill(2), marker=marker, delay_s=0.02
+            nodes,
+            600,
+            4,
+            at=200,
+            act=lambda: nodes.kill(2),
+            marker=marker,
+            delay_s=0.02,
+            together=(4, 40),
         )
     alone = Session(InProcess(), 4, 600).run()
     assert session.told == alone.told
@@ -163,7 +174,7 @@ def test_fleet_four_nodes_one_killed_midway_lose_no_trial_and_decide_the_same(tm
     assert left == 3
     assert len(said) == 1
     assert "was lost" in said[0]
-    assert len({line.split()[0] for line in marker.read_text().splitlines()}) == 4
+    assert len(fleet_engines.who_measured(marker)) == 4
 
 
 @pytest.mark.slow
@@ -173,7 +184,7 @@ def test_fleet_a_node_that_comes_later_is_taken_in(tmp_path):
         session, _, left = on_ray(nodes, 700, 2, at=100, act=nodes.add, marker=marker, delay_s=0.05)
     assert session.told == Session(InProcess(), 2, 700).run().told
     assert left == 3
-    assert len({line.split()[0] for line in marker.read_text().splitlines()}) == 3
+    assert len(fleet_engines.who_measured(marker)) == 3
 
 
 # ---- whole models
