@@ -200,6 +200,22 @@ def test_space_default_streams_past_a_cache_that_others_share():
     )
 
 
+def test_space_default_asks_a_page_ahead_where_the_core_would_not_reach_the_next_one():
+    def large(f, n=1 << 25) -> str:
+        return " ".join(
+            Space(x.kernel, SERVER).defaults()[0].text
+            for x in schedule((f(Tensor.input("x", (n,), "f32")).node,)).launches
+        )
+
+    ahead = "prefetch(param=p1, distance=4096)"
+    assert ahead in large(lambda x: x.exp())
+    assert ahead in large(lambda x: ((x * 2 + 1) * x + 3) * x + 5)
+    assert ahead in large(lambda x: x.sum())
+    assert "prefetch" not in large(lambda x: x * 2 + 1)
+    assert "prefetch" not in large(lambda x: x.exp(), 1 << 22)
+    assert "prefetch" not in large(lambda x: x.sum(), 1 << 22)
+
+
 def test_space_default_blocks_rows_only_where_a_panel_leaves_the_second_cache():
     def product(n: int, columns: int = 0) -> str:
         y = Tensor.input("y", (n, columns or n), "f32")

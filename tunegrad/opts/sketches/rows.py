@@ -152,7 +152,7 @@ def sketch_dots(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action, 
         actions.append(Reorder(tuple(everything)))
     actions += [*levels.each(Upcast, row_names[1], names[1]), *levels.each(Group, names[2])]
     actions += on_threads(order, levels, target, ask)
-    return tuple(actions + memory_hints(kernel, target, ask))
+    return tuple(actions + memory_hints(kernel, target, ask, streamed=streamed))
 
 
 # ---- attention
