@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import json
+import sqlite3
 import sys
 from dataclasses import replace
 
@@ -285,3 +286,18 @@ def test_store_verify_names_kernels_that_are_not_read_back_and_calls_them_no_dam
 
 def test_store_text_is_escaped_before_it_reaches_a_terminal():
     assert plain("a\x1b[2J\nb\u202e") == r"a\x1b[2J\nb\u202e"
+
+
+@pytest.mark.parametrize("words", [["why", "matmul"], ["history", "matmul"], ["export"]])
+def test_store_of_many_bad_rows_is_said_in_few_lines(path, out, words):
+    raw = sqlite3.connect(path)
+    with raw:
+        raw.executemany(
+            "INSERT INTO kernels (key, text, name) VALUES (?, 'no kernel', '')",
+            [(str(i),) for i in range(1000)],
+        )
+    raw.close()
+    run(["store", *words, "--store", str(path)])
+    left_out = [line for line in out()[1].splitlines() if "left out" in line]
+    assert len(left_out) == 9
+    assert left_out[-1].endswith("992 more; `tunegrad store verify` lists all")

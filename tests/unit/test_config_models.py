@@ -17,6 +17,7 @@ from tunegrad.config import (
     build_model,
     config_names,
     import_builder,
+    named_models,
     resolve_model,
 )
 from tunegrad.errors import ConfigError, ModelError
@@ -59,6 +60,12 @@ def test_names_are_those_of_the_issue() -> None:
 @pytest.mark.parametrize("name", ["encoder", "mlp", "resnet18", "resnet50"])
 def test_named_model_goes_by_its_name(name: str) -> None:
     assert resolve_model(name).name == name
+
+
+@pytest.mark.parametrize("name", config_names())
+def test_arguments_of_a_named_model_are_taken_as_they_are_listed(name: str) -> None:
+    (model,) = (m for m in named_models() if m.name == name)
+    assert resolve_model(f"{name}[{','.join(model.arguments)}]").args == resolve_model(name).args
 
 
 def test_resnet_is_resnet50() -> None:

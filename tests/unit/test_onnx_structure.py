@@ -166,6 +166,13 @@ def test_an_opset_that_is_not_there_is_refused(opset: int) -> None:
         model_of_proto(proto([node("Relu")], opset), "m")
 
 
+def test_a_model_of_another_domain_alone_names_its_operators() -> None:
+    made = proto([helper.make_node("Binarizer", ["x"], ["y"], domain="ai.onnx.ml", threshold=1.0)])
+    made.opset_import[0].domain = "ai.onnx.ml"
+    with pytest.raises(ModelError, match=r"not supported: ai\.onnx\.ml\.Binarizer"):
+        model_of_proto(made, "m")
+
+
 def test_an_initialiser_may_stand_among_the_inputs() -> None:
     made = proto([node("Add", "w")], w=np.ones(3, "f4"))
     made.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [3]))

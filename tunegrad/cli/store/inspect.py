@@ -6,6 +6,7 @@ stores differ, and why a kernel finds what it finds.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,14 @@ from tunegrad.cli.options import (
 from tunegrad.cli.output import emit, note, say
 
 _NAMED = 8
+
+
+def _note_left_out(path: Path, problems: Sequence[object]) -> None:
+    """Name what of a store could not be read: the first ones, and how many more there are."""
+    for problem in problems[:_NAMED]:
+        note(f"{path}: left out: {problem}")
+    if len(problems) > _NAMED:
+        note(f"{path}: left out: {len(problems) - _NAMED} more; `tunegrad store verify` lists all")
 
 
 @click.command("list", epilog=example("tunegrad store list", "tunegrad store list results"))
@@ -154,8 +163,7 @@ def export(store: str | None, kernel: str | None, best: bool, as_csv: bool, out:
 
     path = store_path(store)
     found = export_store(path, kernel, best=best)
-    for problem in found.problems:
-        note(f"{path}: left out: {problem}")
+    _note_left_out(path, found.problems)
     data = (
         tables.trials_csv(found.lines) if as_csv else "".join(f"{line}\n" for line in found.lines)
     )
@@ -202,8 +210,7 @@ def history(name: str, since: str | None, every: bool, store: str | None, as_jso
         found = model_history(name, latencies, since_s)
     else:
         contents, problems = read_contents(path)
-        for problem in problems:
-            note(f"{path}: left out: {problem}")
+        _note_left_out(path, problems)
         found = over_time(contents, name, since_s, every=every)
     emit(found, tables.history_text(found), as_json=as_json)
 
@@ -265,8 +272,7 @@ def why(
 
     path = store_path(store)
     contents, problems = read_contents(path)
-    for problem in problems:
-        note(f"{path}: left out: {problem}")
+    _note_left_out(path, problems)
     found = explain(
         contents,
         kernel,

@@ -135,17 +135,18 @@ def check_structure(proto: Any, name: str) -> int:
     """
     from onnx import checker, defs
 
-    opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=0)
-    newest = defs.onnx_opset_version()
-    if not 7 <= opset <= newest:
-        raise ModelError(
-            f"model {name}: opset {opset}; 7 and later are there, up to {newest} with this onnx"
-        )
     missing = missing_operators(proto.graph)
     if missing:
         raise ModelError(
             f"model {name}: {len(missing)} operators are not supported: "
             f"{', '.join(f'{m:.80}' for m in missing)}"
+        )
+    opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=0)
+    newest = defs.onnx_opset_version()
+    if not 7 <= opset <= newest:
+        raise ModelError(
+            f"model {name}: opset {opset or 'not given'}; 7 and later are there, up to {newest} "
+            "with this onnx"
         )
     context = checker.C.CheckerContext()
     context.ir_version = proto.ir_version
