@@ -78,7 +78,8 @@ def named_models() -> tuple[NamedModel, ...]:
         spec = resolve_model(name)
         values = (("batch", spec.batch), *spec.args)
         arguments = (
-            f"{n}=[{','.join(map(str, v))}]" if isinstance(v, tuple) else f"{n}={v}" for n, v in values
+            f"{n}=[{','.join(map(str, v))}]" if isinstance(v, tuple) else f"{n}={v}"
+            for n, v in values
         )
         inputs = (f"{i.dtype}[{','.join(map(str, i.shape))}]" for i in spec.inputs)
         same = spec.name if spec.name != name else ""
