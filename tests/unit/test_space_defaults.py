@@ -216,6 +216,19 @@ def test_space_default_asks_a_page_ahead_where_the_core_would_not_reach_the_next
     assert "prefetch" not in large(lambda x: x.sum(), 1 << 22)
 
 
+@pytest.mark.parametrize("axes", [17, 19, 40])
+def test_space_default_splits_one_of_many_axes(axes):
+    shape = (*(2,) * (axes - 1), 64)
+    x = Tensor.input("x", shape, "f32").permute(axes - 1, *range(axes - 1))
+    y = Tensor.input("y", shape, "f32").permute(axes - 1, *reversed(range(axes - 1)))
+    (kernel,) = [k.kernel for k in schedule(((x + y).sum().node,)).launches]
+    assert len(kernel.stages[0].axes) == axes
+    space = Space(kernel, AVX2)
+    assert all("tile(" in found.text for found in space.defaults())
+    for found in space.defaults():
+        space.lower(found)
+
+
 def test_space_default_blocks_rows_only_where_a_panel_leaves_the_second_cache():
     def product(n: int, columns: int = 0) -> str:
         y = Tensor.input("y", (n, columns or n), "f32")

@@ -530,8 +530,11 @@ def _zero_without(x: Expr) -> tuple[Range, ...]:
 
 
 def axis_name(i: int, kind: str = "") -> str:
-    """The canonical name of a kernel's ``i``-th shared axis; ``r`` for reduce, ``s`` for store."""
-    return f"{kind}{'abcdefghijklmnopq'[i % 17]}{i // 17 or ''}"
+    """The canonical name of a kernel's ``i``-th shared axis; ``r`` for reduce, ``s`` for store.
+
+    No digits: those are of the loops that an axis is split into. The 18th is ``at``.
+    """
+    return f"{kind}{'abcdefghijklmnopq'[i % 17]}{'t' * (i // 17)}"
 
 
 _FLOPS = {Op.FMA: 2, Op.DOT2: 3, Op.LOW: 0, Op.HIGH: 0, Op.TF32: 0}
