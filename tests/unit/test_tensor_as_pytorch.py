@@ -223,6 +223,31 @@ def test_nearest_rows_are_those_of_pytorch(factor, rows):
     same(found, image[:, :, rows])
 
 
+@pytest.mark.parametrize(
+    ("factor", "places"), [(1.3, [0, 0, 1]), (2.0, [0, 0, 1, 1, 2, 2]), (2.3, [0, 0, 0, 1, 1, 2])]
+)
+@pytest.mark.parametrize("shape", [(1, 1, 3), (1, 1, 3, 1, 1), (1, 1, 1, 1, 3)])
+def test_nearest_places_of_lines_and_volumes_follow_the_factor(factor, places, shape):
+    """PyTorch counts rows of images otherwise, where they are as many, or twice as many."""
+    line = np.arange(3, dtype=np.float32).reshape(shape)
+    at = shape.index(3)
+    factors = [factor if axis == at else 1.0 for axis in range(2, len(shape))]
+    found = functional.interpolate(Tensor(line), scale_factor=factors, mode="nearest")
+    same(found, line.take(places, at))
+
+
+def test_covariances_of_numbers_far_from_0_are_those_of_their_differences():
+    x = np.random.default_rng(3).standard_normal((8, 1000)) + 1e6
+    x = x.astype(np.float32)
+    np.testing.assert_allclose(value(Tensor(x).cov()), np.cov(x.astype(np.float64)), atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["amax", "amin", "argmax", "argmin"])
+def test_a_maximum_of_nothing_is_an_index_error(name):
+    with pytest.raises(IndexError, match="no elements"):
+        getattr(Tensor(np.zeros((0, 4), np.float32)), name)(0)
+
+
 def test_bytes_stay_bytes_where_they_are_resized():
     image = np.array([[[[90, 31, 57], [147, 124, 131], [255, 0, 255]]]], np.uint8)
     found = functional.interpolate(Tensor(image), size=(5, 3), mode="bilinear", align_corners=True)

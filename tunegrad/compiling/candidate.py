@@ -268,7 +268,7 @@ _SMOOTH = 4.0
 
 _SIGNED = frozenset((
     Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.FMA, Op.NEG, Op.ABS, Op.SQRT, Op.RECIP, Op.WHERE, Op.AND,
-    Op.OR, Op.XOR, Op.NOT,
+    Op.OR, Op.XOR, Op.NOT, Op.FLOOR, Op.ROUND,
 ))  # fmt: skip
 """Operations whose zeros have a sign that follows from their arguments' in every order. Of a
 maximum of 0 and -0 processors give the second argument, and sums may begin at 0 or at a term.

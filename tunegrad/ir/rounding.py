@@ -426,7 +426,7 @@ _STEPS = 64.0
 """Roundings that a function pays for: see ``tolerance``."""
 
 _TURNS = 2.0**24
-"""Sines of numbers beyond it are those of their roundings."""
+"""Sines of computed numbers beyond it are those of their roundings."""
 
 _WALK = 16.0
 _OVERFLOWS = 2.0**128 * (1 - 2.0**-16)
@@ -786,6 +786,7 @@ def _of_function(x: Apply, v: Array, a: Array, b: Array, ea: Array, eb: Array) -
     """The bound of a quotient, a power or a function."""
     u, size = _unit(x.dtype), np.abs(v)
     function = _STEPS * u * size + _LEAST
+    near = np.where(ea == 0, 0.0, 8 * u)  # beside a zero of the function
     match x.op:
         case Op.DIV:
             left = np.maximum(np.abs(b) - eb, 0.0)
@@ -799,22 +800,25 @@ def _of_function(x: Apply, v: Array, a: Array, b: Array, ea: Array, eb: Array) -
             found = np.where((ea > 0) & (np.abs(a) <= ea), np.inf, moved + 4 * u * size)
             return np.where((ea == 0) & (a == 0), 0.0, found)
         case Op.EXP:
-            return np.where((ea == 0) & (a == 0), 0.0, size * np.expm1(ea) + function)
+            exact = (ea == 0) & ((a == 0) | (a == -np.inf))
+            return np.where(exact, 0.0, size * np.expm1(ea) + function)
         case Op.LOG | Op.LOG2 | Op.LOG10:
-            share = ea / np.abs(a)
+            share = np.where(ea == 0, 0.0, ea / np.abs(a))
             base = {Op.LOG: np.e, Op.LOG2: 2, Op.LOG10: 10}[x.op]
             moved = -np.log1p(-share) / np.log(base)
-            return np.where(share < 1, moved, np.inf) + function + 4 * u
+            found = np.where(share < 1, moved, np.inf) + function + near / 2
+            return np.where((ea == 0) & (a == 0), 0.0, found)
         case Op.SIN | Op.COS:
-            found = np.minimum(1.2 * ea, 2.0) + function + 8 * u
-            return np.where(np.abs(a) < _TURNS, found, np.inf)
+            found = np.minimum(1.2 * ea, 2.0) + function + near
+            return np.where((np.abs(a) < _TURNS) | (ea == 0), found, np.inf)
         case Op.TAN:  # tan(a + d) - tan(a) = tan(d) (1 + tan(a)^2) / (1 - tan(a) tan(d))
-            moved = np.tan(np.minimum(ea + 8 * u, 1.5))
+            moved = np.tan(np.minimum(ea + near, 1.5))
             left = 1 - size * moved
             found = moved * (1 + size * size) / left + function
-            return np.where((np.abs(a) < _TURNS) & (ea < 1.5) & (left > 0), found, np.inf)
+            known = ((np.abs(a) < _TURNS) | (ea == 0)) & (ea < 1.5) & (left > 0)
+            return np.where(known, found, np.inf)
         case Op.TANH | Op.ERF:
-            return np.minimum(1.2 * ea, 2.0) + function + 8 * u
+            return np.minimum(1.2 * ea, 2.0) + function + near
         case Op.POW:
             grown = np.abs(b) * ea / np.abs(a) + np.abs(np.log(np.abs(a))) * eb
             bits = np.abs(b * np.log(np.abs(a)))

@@ -214,10 +214,11 @@ class Dataset:
     def _buffer(self, param: Parameter, index: int, engine: Engine) -> Memory:
         size = buffer_dtype(param.dtype).itemsize
         if param.role not in ("in", "const"):
-            found = self.written.get((index % 2 == 1, param))
+            shift = -index % 4  # unlike that of inputs
+            found = self.written.get((shift, param))
             if found is None:
-                found = engine.allocate(param.nbytes, touched=False, shift=index % 2 * size)
-                self.written[index % 2 == 1, param] = found
+                found = engine.allocate(param.nbytes, touched=False, shift=shift * size)
+                self.written[shift, param] = found
             return found
         values = self.sets[index].inputs[param.name]
         at = 0 if values is self.sets[0].inputs[param.name] else index, param

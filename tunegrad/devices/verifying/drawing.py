@@ -27,7 +27,7 @@ from tunegrad.devices.host.buffers import poison
 from tunegrad.devices.job import Array, KernelIO, Reference
 from tunegrad.devices.verifying import inputs
 from tunegrad.devices.verifying.tolerance import Bar, rounding
-from tunegrad.ir.expr import Apply, Cast, Const, Expr, Op, Value, leaves, loads_in
+from tunegrad.ir.expr import Apply, Cast, Const, Expr, Load, Op, Value, leaves, loads_in
 from tunegrad.ir.fusion import compared
 from tunegrad.ir.interpret.evaluate import unrounded
 from tunegrad.ir.interpret.kernel import folds_at, interpret_at
@@ -53,7 +53,7 @@ _TINY = 2.0**-6
 
 _SUMMED, _ROUNDED, _TURNS = 2, 3, 5
 """The first of the spans that is tried where numbers are added up, where they are rounded to 16
-bits on the way, and where the sine of some is taken.
+bits on the way, and where the sine of what is computed is taken.
 """
 
 _HIDDEN = 0.01
@@ -97,9 +97,10 @@ def draw_set(kernel: Kernel, io: KernelIO, seed: int, kind: inputs.Kind) -> dict
             if _sound(kernel, arrays):
                 return arrays
     if kind in ("level", "even"):
-        arrays = _patterned(kernel, io, seed, kind, how)
-        if _sound(kernel, arrays, random=False):
-            return arrays
+        for whole in (True, False):
+            arrays = _patterned(kernel, io, seed, kind, how, whole)
+            if _sound(kernel, arrays, random=False):
+                return arrays
     if kind == "opposite":
         return _opposite(kernel, io, seed, how)
     return _drawn(kernel, io, seed, replace(how, kind="ordinary"))
@@ -107,7 +108,13 @@ def draw_set(kernel: Kernel, io: KernelIO, seed: int, kind: inputs.Kind) -> dict
 
 def _first_span(kernel: Kernel) -> int:
     """The widest span that is tried."""
-    if not {Op.SIN, Op.COS, Op.TAN}.isdisjoint(float_operations(kernel)):
+    turned = (
+        x.args[0]
+        for s in kernel.stages
+        for x in inputs.applied(s.expr)
+        if x.op in (Op.SIN, Op.COS, Op.TAN)
+    )
+    if not all(isinstance(x, Load) for x in turned):
         return _TURNS
     if rounded_within(kernel):
         return _ROUNDED
@@ -115,15 +122,19 @@ def _first_span(kernel: Kernel) -> int:
 
 
 def _patterned(
-    kernel: Kernel, io: KernelIO, seed: int, kind: inputs.Kind, how: inputs.Draw
+    kernel: Kernel, io: KernelIO, seed: int, kind: inputs.Kind, how: inputs.Draw, whole: bool
 ) -> dict[str, Array]:
-    """A level or an even set: patterns in what sums read, small integers in all other inputs."""
+    """A level or an even set: patterns in what sums read, small integers in all other inputs.
+
+    ``whole``: with rows of masked elements, or of one value, of which a kernel may make no numbers.
+    """
     drawn = _drawn(kernel, io, seed, replace(how, kind="exact", reach=4))
     summed = {x.param for r in kernel.reduces for x in loads_in(r.expr)}
     rng = np.random.default_rng(seed)
     for p in kernel.params:
         if p.role == "in" and p.dtype.is_float and p.name in summed:
-            made = _level(p, rng) if kind == "level" else _even(p, rng, _scales(kernel))
+            scales = [*_scales(kernel), *([0.0] if whole else [])]
+            made = _level(p, rng, whole) if kind == "level" else _even(p, rng, scales)
             gaps = gaps_of(p)
             values = drawn[p.name] = p.layout.pack(inputs.stored(made, p.dtype)).copy()
             if gaps is not None:
@@ -131,12 +142,18 @@ def _patterned(
     return drawn
 
 
-def _level(p: Param, rng: np.random.Generator) -> Array:
-    """Rows of zeros; every other one has, in half of its places, what exp makes nothing of."""
+def _level(p: Param, rng: np.random.Generator, masked: bool) -> Array:
+    """Rows of zeros; of four the second has, in half of its places, what exp makes nothing of, the
+    third is all masked, and so is a half of the fourth.
+    """
     values = np.zeros(p.shape, np.float32)
     if len(p.shape) > 1:
-        odd = values[1::2]
+        rows = values.reshape(prod(p.shape[:-1]), p.shape[-1])
+        odd = rows[1::4]
         odd[rng.random(odd.shape) < 0.5] = -256.0
+        if masked:
+            rows[2::4] = -np.inf
+            rows[3::4, : p.shape[-1] // 2] = -np.inf
     return values
 
 
@@ -409,10 +426,10 @@ def _levels(kernel: Kernel) -> tuple[tuple[int, int], ...]:
     results three may spoil most, and one does not.
     """
     if float_operations(kernel) & _JUMPS:
-        return ((inputs.MILDEST - 1, 0),)
+        return ((3, 3), (3, 1), (inputs.MILDEST - 1, 0))
     if _steps(kernel) > _LONG:
         return ()
-    tried = ((0, 3), (1, 3), (1, 1), (2, 0), (3, 3), (3, 1), (4, 0))
+    tried = ((0, 3), (1, 3), (1, 2), (1, 1), (2, 0), (3, 3), (3, 2), (3, 1), (4, 0))
     return tried[1 if kernel.reduces else 0 :]
 
 

@@ -45,7 +45,7 @@ from collections.abc import Callable
 from math import inf, nan
 from typing import Literal
 
-from tunegrad.errors import DTypeError, ShapeError
+from tunegrad.errors import AxisError, DTypeError, ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import F32, F64, I32, I64, U32, U64, DType, dtype_of
 from tunegrad.ir.expr import Op
@@ -95,7 +95,7 @@ def fold(op: Op, x: Node, axis: Axes, keepdims: bool, accumulate: DTypeLike | No
     axes = axes_of(name, axis, x.shape)
     if op in (Op.MAX, Op.MIN):
         if any(x.shape[a] == 0 for a in axes):
-            raise ShapeError(
+            raise AxisError(
                 f"{name}: shape {x.shape} has no elements along axes {axes}, and {name} needs one"
             )
         return _without(_extremum(op, x, axes), axes, keepdims)
@@ -284,7 +284,7 @@ def argextremum(op: Op, x: Node, axis: int | None, keepdims: bool = False) -> No
         return graph.full(0, (), I64)
     at = 0 if axis is None else axis_of(name, axis, x.shape)
     if not flat.shape[at]:
-        raise ShapeError(f"{name}: shape {x.shape} has no elements along the axis")
+        raise AxisError(f"{name}: shape {x.shape} has no elements along the axis")
     values = graph.cast(flat, I32) if flat.dtype.is_bool else flat
     best = graph.expand(fold(op, values, at, keepdims=True), flat.shape)
     found = compare("eq", values, best)

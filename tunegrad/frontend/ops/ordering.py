@@ -273,6 +273,7 @@ def cov(input: Handle, *, correction: int = 1) -> Handle:
     """The covariances of variables in rows, observed in columns."""
     x = (input.reshape(1, -1) if input.ndim < 2 else input)._wide()
     x = x - x.mean(1, True)
+    x = x - x.mean(1, True)  # what the first one is rounded by
     found = (x @ x.T) / float(max(0, x.shape[1] - correction))
     return (found if input.ndim > 1 else found.reshape(()))._as(input.float_type)
 

@@ -244,11 +244,15 @@ def _resized(
     x: Handle, at: int, new: int, factor: float | None, mode: str, corners: bool
 ) -> Handle:
     old = x.shape[at]
-    if new == old and (factor in (None, 1.0) or mode not in ("nearest-exact", "bicubic")):
+    if new == old and factor in (None, 1.0):
+        return x
+    if new == old and (
+        x.ndim == 4 if mode == "nearest" else mode not in ("nearest-exact", "bicubic")
+    ):
         return x
     if mode.startswith("nearest"):
-        if mode == "nearest" and new == 2 * old:  # whatever the factor: PyTorch's nearest_idx
-            return repeat_interleave(x, 2, at)
+        if mode == "nearest" and x.ndim == 4 and new == 2 * old:
+            return repeat_interleave(x, 2, at)  # whatever the factor: PyTorch's nearest_idx
         if new % old == 0 and factor in (None, new / old):
             return repeat_interleave(x, new // old, at)
         shift = 0.5 if mode == "nearest-exact" else 0.0
