@@ -97,7 +97,7 @@ class Dataset:
 
     sets: tuple[InputSet, ...]
     read: dict[tuple[int, Parameter], Memory] = field(default_factory=dict)
-    written: dict[tuple[bool, Parameter], Memory] = field(default_factory=dict)
+    written: dict[tuple[int, Parameter], Memory] = field(default_factory=dict)
     packs: dict[Pack, Memory] = field(default_factory=dict)
     bars: dict[tuple[int, str, str], Bar] = field(default_factory=dict)
 
