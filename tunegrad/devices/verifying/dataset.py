@@ -91,7 +91,7 @@ class Dataset:
     What is only read is written once and in read-only pages: the inputs of each set, the constants
     that the sets share, and the latest ``packs``. ``written`` holds what candidates write. Where
     arrays of users may begin, those of further sets do: inputs as many elements past an aligned
-    place as there are sets before theirs, outputs of every other set one. ``bars`` holds what
+    place as there are sets before theirs, outputs three, two, one. ``bars`` holds what
     outputs are compared with, by set, parameter and dtype.
     """
 
