@@ -74,6 +74,20 @@ def test_transpose_turns_runs_of_eight_and_elementwise_kernels_take_four_vectors
     assert defaults(X + 1.0).tiles()[0] == (1, 4)
 
 
+def test_lanes_go_where_elements_lie_together() -> None:
+    """Rows of a product do so only where they are those of a constant, which is packed."""
+
+    def lanes(x: Tensor) -> set[str]:
+        made = kernel(x)
+        asked = {d.name: d.options for d in Space(made, SERVER).sample(DefaultChooser()).trace}
+        return {a.name for a in made.axes} if asked.get("lane", 1) == len(made.axes) else set()
+
+    a, b = Tensor.input("a", (128, 300)), Tensor.input("b", (300, 96))
+    assert not lanes(a @ b)
+    assert lanes(Tensor.constant(np.ones((128, 300), np.float32)) @ b)
+    assert lanes(X.transpose(0, 1).contiguous())
+
+
 @pytest.mark.parametrize("streams", [4, 8, 16])
 def test_sum_of_columns_adds_as_many_rows_as_the_prefetcher_follows(streams: int) -> None:
     sizes = [0, 256, 128, 64, 32, 16, 8, 4]

@@ -75,8 +75,8 @@ def test_slow_models_have_more_reserved_for_their_race() -> None:
 def test_no_more_is_reserved_for_a_comparison_than_it_can_use() -> None:
     tiny, quick = deadlines(60.0, both_s=1e-4), deadlines(60.0, both_s=0.02)
     assert tiny.whole_s - tiny.race_s < 1.0
-    assert quick.whole_s - quick.race_s == pytest.approx(6.0)
-    assert tiny.search_s - quick.search_s > 5.0
+    assert quick.whole_s - quick.race_s == pytest.approx(0.5 + 6 * 0.02 + 2.0 + 12 * 3 * 0.02)
+    assert tiny.search_s - quick.search_s > 2.5
 
 
 def test_a_comparison_of_a_large_state_has_the_time_to_draw_and_to_send_it() -> None:

@@ -22,7 +22,7 @@ from .models import Models, WholeModel, culprit, per_launch
 from .models.work import RUNS, drawn
 from .questions.question import in_model
 from .questions.schedule import promote
-from .race import FAULTS, PROOF_TURNS, Pair
+from .race import FAULTS, PAIRED_S, PROOF_TURNS, Pair
 from .workload import Workload
 
 Void = Callable[[str, str, CandidateFailure], None]
@@ -133,9 +133,9 @@ class Withdrawals:
                 self.trial(trial, failure)
 
 
-_PAIRED_S, _PAIRED_SHARE = 2.0, 0.3
-"""Of the tuned model and its defaults in turns, and of their kernels: seconds, and parts of the
-time that is left at most.
+_PAIRED_SHARE = 0.3
+"""Of the tuned model and its defaults in turns, and of their kernels: the part of the time that is
+left at most.
 """
 
 _INTERRUPTED_S = 0.3
@@ -190,7 +190,7 @@ def measured_end_to_end(
     winners again, of the kernels ``fresh``: those with a new winner in this session that no other
     model of it runs.
     """
-    paired_s = _INTERRUPTED_S if interrupt.requested else min(_PAIRED_S, _PAIRED_SHARE * left_s)
+    paired_s = _INTERRUPTED_S if interrupt.requested else min(PAIRED_S, _PAIRED_SHARE * left_s)
     sound, weighed, tell = _UNBEGUN, dict[str, Weighed](), withdrawals.tell
     back: tuple[str, ...] = ()
     try:

@@ -118,6 +118,9 @@ _CHECKS, _PAIRED = 6, 4
 _DATA_BYTES_PER_S = 50e6
 """Speed of drawing and binding inputs, sending and comparing outputs: half an idle core's."""
 
+PAIRED_S = 2.0
+"""Seconds in which two models are compared in the end, and their kernels, at most."""
+
 _RACE_LOOKS, _WHOLE_LOOKS = 2, 3
 """Times that this is done to race models, and to compare two in the end."""
 
@@ -156,7 +159,9 @@ def compared_s(both_s: float, data_s: float = 0.0) -> float:
 
 def most_compared_s(both_s: float) -> float:
     """Seconds of the most turns, about: what is reserved beyond is lost to the search."""
-    return _LEAST_S + (_CHECKS + 2 * MOST_TURNS * RUNS) * both_s
+    turns = MOST_TURNS, PROOF_TURNS  # of both in turns, and of their kernels
+    taken_s = sum(min(PAIRED_S, n * RUNS * both_s) for n in turns)
+    return _LEAST_S + _CHECKS * both_s + taken_s
 
 
 @dataclass(slots=True)
