@@ -88,6 +88,15 @@ def test_lanes_go_where_elements_lie_together() -> None:
     assert lanes(X.transpose(0, 1).contiguous())
 
 
+def test_constant_that_lanes_would_gather_is_packed() -> None:
+    """Whether another one is may be asked."""
+    weights = np.ones((512, 384), np.float32)
+    for w, asked in ((Tensor.constant(weights), True), (Tensor.constant(weights.T).t(), False)):
+        chosen = Space(kernel(Tensor.input("x", (64, 512)) @ w), SERVER).defaults()[0]
+        assert "at=load" in chosen.text
+        assert any(d.name.startswith("stage.") and d.options == 2 for d in chosen.trace) == asked
+
+
 @pytest.mark.parametrize("streams", [4, 8, 16])
 def test_sum_of_columns_adds_as_many_rows_as_the_prefetcher_follows(streams: int) -> None:
     sizes = [0, 256, 128, 64, 32, 16, 8, 4]
