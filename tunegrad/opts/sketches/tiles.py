@@ -209,7 +209,7 @@ def _lane_axes(kernel: Kernel, least: int) -> list[Axis]:
 
     Constants can be packed. Further ones have something whose elements lie together along them:
     vectors that are gathered and scattered lane by lane were a tenth of a search's candidates and
-    a quarter of the time to compile them, and took 1.1 to 130 times as long as the best.
+    a quarter of the time to compile them, and took 1.1 to 105 times as long as the best.
     """
     work, found = prod(a.extent for s in kernel.reduces for a in s.axes), _loads(kernel)
 
