@@ -13,7 +13,7 @@ import tunegrad as tg
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import LaunchPlan, schedule
 
-BATCH, WIDE, SIDE = 4, 8, 6
+BATCH, WIDE, SIDE = 4, 16, 6
 
 
 def normalised(x: Tensor, weight: Tensor) -> Tensor:
@@ -119,3 +119,54 @@ def test_slope_of_a_relu_is_one_where_its_argument_is_no_number() -> None:
     x = np.array([-1, -0.0, 0, 2, np.nan, np.inf], np.float32)
     found = tg.grad(lambda x: x.relu().sum())(x).numpy()
     np.testing.assert_array_equal(found, [0, 0, 0, 1, 1, 1])
+
+
+def launched(*outputs: Tensor) -> int:
+    return len(schedule(tuple(t.node for t in outputs)).launches)
+
+
+def tail(x: Tensor, of: int) -> Tensor:
+    """Three operations of numbers that are in memory, as the tail of a norm."""
+    return (x * Tensor.input("scale", (of,)) + Tensor.input("shift", (of,))).relu()
+
+
+def test_factor_of_one_product_is_stored_where_computing_it_again_takes_longer() -> None:
+    """Each of 1,024 results of a row computes what it reads, for 32 results at a time."""
+    x, wide, narrow = (Tensor.input(n, (s, 256)) for n, s in (("x", 512), ("w", 1024), ("v", 4)))
+    assert launched(tg.nn.functional.linear(tail(x, 256), wide)) == 2
+    assert launched(tg.nn.functional.linear(tail(x, 256), narrow)) == 1
+
+
+def test_factor_of_few_numbers_is_no_launch_of_its_own() -> None:
+    x, w = Tensor.input("x", (1, 64)), Tensor.input("w", (64, 64))
+    assert launched(tg.nn.functional.linear(tail(x, 64), w)) == 1
+
+
+def test_rows_factor_that_is_constant_along_a_sum_is_not_stored() -> None:
+    """It is computed before the loops of the sum."""
+    x, row = Tensor.input("x", (4096, 512)), Tensor.input("row", (4096, 1))
+    assert launched((x * (row * 2 + 1).relu().expand(4096, 512)).sum(1)) == 1
+
+
+def test_normalised_image_of_one_convolution_is_stored_and_windows_of_it_are_not() -> None:
+    x, w = Tensor.input("x", (1, 32, 28, 28)), Tensor.input("w", (64, 32, 3, 3))
+    scale, shift = (Tensor.input(n, (32, 1, 1)) for n in ("scale", "shift"))
+    made = schedule((tg.nn.functional.conv2d((x * scale + shift).relu(), w, padding=1).node,))
+    assert [b.layout.size for b in made.buffers if b.role == "temp"] == [32 * 28 * 28]
+
+
+def test_joined_images_are_stored_for_a_product_and_not_for_windows() -> None:
+    """Winograd's transform reads both images, once; a product would choose for each of its rows."""
+    one, other = (Tensor.input(n, (1, 32, 28, 28)) for n in "xy")
+    joined = tg.cat([one, other], 1)
+    w1, w3 = Tensor.input("w", (128, 64, 1, 1)), Tensor.input("v", (64, 64, 3, 3))
+    assert launched(tg.nn.functional.conv2d(joined, w1)) == 2
+    assert launched(tg.nn.functional.conv2d(joined, w3, padding=1)) == 1
+
+
+def test_image_that_is_stored_for_a_1x1_convolution_is_an_image() -> None:
+    """Its windows of one element are views; those of six dimensions are laid out as rows."""
+    x, w = Tensor.input("x", (1, 64, 28, 28)), Tensor.input("w", (128, 64, 1, 1))
+    scale = Tensor.input("scale", (64, 1, 1))
+    made = schedule((tg.nn.functional.conv2d((x * scale).relu(), w).node,))
+    assert [b.shape for b in made.buffers if b.role == "temp"] == [(1, 64, 28, 28)]

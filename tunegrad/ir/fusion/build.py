@@ -457,6 +457,8 @@ def interleaves(chain: Sequence[Node]) -> bool:
         elif view.op is GraphOp.RESHAPE:
             left = [x for dim in parts for x in dim if x[1] != 1][::-1]
             parts = [_taken(left, size) for size in view.shape]
+        elif view.op is GraphOp.WINDOW:
+            parts.append([])
     return any(len({d for d, _ in dim}) > 1 for dim in parts)
 
 

@@ -155,8 +155,17 @@ MAX_PENDING = 6
 
 CHEAP_OPS = 4
 """Elementwise operations worth repeating rather than storing."""
-_DEAR_OPS = 2
-"""Elementwise operations of a factor of several products, from which on it is stored."""
+
+_SERVED = 32
+"""Results along an axis of a register tile, which compute a factor of theirs once: 16 to 48."""
+
+_STORED, _HELD, _LAUNCHED = (1, 4), 1 << 18, 1 << 14
+"""The cost of memory for a factor, in operations: of an element that is written and read back, in
+caches and beyond them (more elements than the second number), and of one launch more, some 2 us. On
+one thread of an Emerald Rapids, medians of turns: with (operations + 1) times uses of 32 it took
+0.3 to 0.6 of the time to store 64 KiB to 1 MiB; of 3 to 26 MiB with 64 it took 1.25 to 1.35 of it,
+with 128 1.0 to 1.1, with 256 and more 0.4 to 0.8.
+"""
 
 REGION_LIMIT = 256
 
@@ -300,7 +309,9 @@ class _Realizer:
                 above, chain = [*above, *chain, *between], [found]
                 continue
             if not (
-                chain[-1].op in (*VIEWS, GraphOp.EXPAND, GraphOp.PAD) or converts_reads(chain[-1])
+                chain[-1].op in (*VIEWS, GraphOp.EXPAND, GraphOp.PAD)
+                or converts_reads(chain[-1])
+                or _has_places(chain[-1])
             ):
                 break
             below = chain[-1].srcs[0]
@@ -339,7 +350,7 @@ class _Realizer:
         found: list[Node] = []
         if n.op is GraphOp.MAP and n.arg is Op.MUL and self._products(self.regions.position[id(n)]):
             return None
-        for _ in range(_DEAR_OPS + 1):
+        for _ in range(3):
             if n.op is GraphOp.CAST:
                 below = n.srcs[0]
                 bytes_ = below.dtype in (I8, U8) and n.dtype == F32 and self.state(below) != _LEAF
@@ -460,7 +471,7 @@ class _Realizer:
             d for d, (a, b) in enumerate(zip(src.shape, n.shape, strict=True)) if a != b
         )
         if s.kind == FREE:
-            if s.expensive or s.ops > CHEAP_OPS or self._feeds_products(src, s):
+            if s.expensive or s.ops > CHEAP_OPS or self._feeds_products(src, s.ops):
                 self.realize(src)
                 s = self.state(src)
             return replace(s, reuse=s.reuse or src.size > 1)
@@ -473,9 +484,7 @@ class _Realizer:
     def _window(self, n: Node, src: Node, s: State) -> State:
         repeats = n.op is GraphOp.GATHER or (n.op is GraphOp.WINDOW and cast(Any, n.arg)[1] > 1)
         dear = s.expensive or s.ops > CHEAP_OPS or (s.gathered and n.op is GraphOp.WINDOW)
-        padded = src.op is GraphOp.PAD  # whose condition counts as an operation
-        bare = replace(s, ops=s.ops - padded)
-        dear = dear or (repeats and s.kind == FREE and self._feeds_products(src, bare))
+        dear = dear or (repeats and s.kind == FREE and self._feeds_products(src, self._computed(src)))
         if s.kind != FREE or (repeats and dear):
             self.realize(src)
             s = self.state(src)
@@ -490,7 +499,7 @@ class _Realizer:
         """True if node ``i``, which has several consumers, may stay without memory."""
         if state.kind == FREE:
             if not state.expensive and state.ops <= 2 * CHEAP_OPS:
-                return state.reuse or not self._stored_for_products(i, state)
+                return state.reuse or not self._stored_for_products(i, state.ops)
             return self._meets(i, FREE, False, apart=True)
         if state.kind == BODY and state.ops > 2 * CHEAP_OPS:
             return False
@@ -501,38 +510,70 @@ class _Realizer:
         heavy = state.heavy is not None
         return self._meets(i, state.kind, heavy, apart=not heavy)
 
-    def _feeds_products(self, n: Node, s: State) -> bool:
-        return self._stored_for_products(self.regions.position[id(n)], s)
-
-    def _stored_for_products(self, i: int, state: State) -> bool:
-        """True if node ``i`` is dear enough to be stored, and a factor of several sums of products:
-        each would compute it for every row of its tile.
+    def _feeds_products(self, n: Node, ops: int) -> bool:
+        """True if ``n`` is stored for products, of ``ops`` operations. Windows are not: what they
+        are of was asked, and is some times smaller.
         """
-        return state.ops >= _DEAR_OPS and len(self._products(i)) > 1
+        below = n
+        while below.op in MOVEMENT and self.state(below) != _LEAF:
+            if below.op is GraphOp.WINDOW and cast(Any, below.arg)[1] > 1:
+                return False
+            below = below.srcs[0]
+        return self._stored_for_products(self.regions.position[id(n)], ops)
 
-    def _products(self, i: int) -> set[int]:
-        """The sums of products of which node ``i`` is a factor, repeated by views between them."""
-        stack, seen, found = [(i, False)], set[tuple[int, bool]](), set[int]()
-        while stack and len(found) < 2:
-            at, repeated = stack.pop()
+    def _computed(self, n: Node) -> int:
+        """Operations of a kernel that inlines ``n``, without choices: of images that are joined,
+        Winograd's transform reads each, once.
+        """
+        stack, seen = [n], set[Node]()
+        while stack:
+            at = stack.pop()
+            if at not in seen and self.state(at) != _LEAF:
+                seen.add(at)
+                stack.extend(at.srcs)
+        return sum(x.op is GraphOp.MAP and x.arg is not Op.WHERE for x in seen)
+
+    def _stored_for_products(self, i: int, ops: int) -> bool:
+        """True if node ``i`` is a factor of sums of products that would together take longer to
+        compute it, again and again, than it takes to store it and to read it back.
+
+        A register tile computes a factor for its own results alone: panels are copies of operands
+        as they lie in memory. Each time takes ``ops`` and one more, which spreads what is computed
+        over the lanes; loads spread what they read for nothing.
+        """
+        if not ops:
+            return False
+        size = self.regions.order[i].size
+        again = (ops + 1) * self._products(i) // _SERVED
+        return again > _STORED[size > _HELD] * size + _LAUNCHED
+
+    def _products(self, i: int) -> int:
+        """The products, in the sums of which node ``i`` is a factor, repeated by views between
+        them; none of a sum along whose axes it is constant, which computes it before its loops.
+        """
+        differs = frozenset(d for d, n in enumerate(self.regions.order[i].shape) if n != 1)
+        stack, seen, found = [(i, False, differs)], set[tuple[int, bool]](), 0
+        while stack:
+            at, repeated, dims = stack.pop()
             for c in self.regions.consumers[at]:
                 n = self.regions.order[c]
                 again = repeated or n.op in (GraphOp.EXPAND, GraphOp.WINDOW)
                 if n.op in (*MOVEMENT, GraphOp.CAST):
                     if (c, again) not in seen:
                         seen.add((c, again))
-                        stack.append((c, again))
+                        stack.append((c, again, _followed(n, dims)))
                 elif again and n.op is GraphOp.MAP and n.arg is Op.MUL:
-                    found.update(self._sums(c))
+                    found += n.size * len(self._sums(c, dims))
         return found
 
-    def _sums(self, i: int) -> set[int]:
-        """The sums that read node ``i``."""
+    def _sums(self, i: int, dims: frozenset[int]) -> set[int]:
+        """The sums of node ``i`` along some of its dimensions ``dims``."""
         return {
             c
             for c in self.regions.consumers[i]
             if self.regions.order[c].op is GraphOp.REDUCE
             and cast(Any, self.regions.order[c].arg)[0] is Op.ADD
+            and not dims.isdisjoint(cast(Any, self.regions.order[c].arg)[1])
         }
 
     def _meets(self, i: int, kind: int, heavy: bool, apart: bool) -> bool:
@@ -585,6 +626,24 @@ def _of_constant(n: Node) -> bool:
     while len(n.srcs) == 1:
         n = n.srcs[0]
     return n.op is GraphOp.CONST
+
+
+def _has_places(n: Node) -> bool:
+    """True of windows of one element, at each one: of a 1x1 convolution's image, in memory as it is
+    elsewhere.
+    """
+    return n.op is GraphOp.WINDOW and cast(Any, n.arg)[1] == 1 and n.size == n.srcs[0].size
+
+
+def _followed(n: Node, dims: frozenset[int]) -> frozenset[int]:
+    """The dimensions of movement ``n`` along which elements differ that do along ``dims``."""
+    if n.op is GraphOp.PERMUTE:
+        return _permuted(n, State(own=dims)).own
+    if n.op is GraphOp.RESHAPE:
+        return _reshaped(n, n.srcs[0], State(own=dims)).own
+    if n.op is GraphOp.WINDOW and cast(Any, n.arg)[0] in dims:
+        return dims | {len(n.shape) - 1}
+    return dims
 
 
 def _permuted(n: Node, s: State) -> State:
