@@ -484,7 +484,9 @@ class _Realizer:
     def _window(self, n: Node, src: Node, s: State) -> State:
         repeats = n.op is GraphOp.GATHER or (n.op is GraphOp.WINDOW and cast(Any, n.arg)[1] > 1)
         dear = s.expensive or s.ops > CHEAP_OPS or (s.gathered and n.op is GraphOp.WINDOW)
-        dear = dear or (repeats and s.kind == FREE and self._feeds_products(src, self._computed(src)))
+        dear = dear or (
+            repeats and s.kind == FREE and self._feeds_products(src, self._computed(src))
+        )
         if s.kind != FREE or (repeats and dear):
             self.realize(src)
             s = self.state(src)
