@@ -151,3 +151,33 @@ def test_levels_of_logs(
 ) -> None:
     said(f"{option} models", capsys)
     assert logger.level == level
+
+
+TALKATIVE = """
+import tunegrad as tg
+from tunegrad import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        print("made")
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, x):
+        print("traced")
+        return self.layer(x)
+
+def model():
+    return tg.Model.of("talkative", Net, [tg.InputSpec("x", (2, 8))])
+"""
+
+
+def test_what_a_model_prints_when_it_is_made_or_traced_is_no_part_of_json(
+    tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "talkative_model.py").write_text(TALKATIVE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert run(["show", "talkative_model:model", "--store", ":memory:", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert [row["uses"] for row in json.loads(out)] == [1]
+    assert "made\n" in err
+    assert "traced\n" in err

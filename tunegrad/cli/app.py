@@ -7,12 +7,13 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from errno import EBADF, EDQUOT, EIO, ENOSPC
 
 import click
 
 from tunegrad.cli.options import CommandGroup
-from tunegrad.cli.output import OutputError, note, say
+from tunegrad.cli.output import OutputError, note, say, stdout_of_results
 from tunegrad.errors import ModelCodeError, UserError
 
 # Also the order in which `tunegrad --help` lists them: the main job first.
@@ -120,7 +121,9 @@ def run(argv: Sequence[str], command: click.Command = root, name: str = "tunegra
 def _exit_code(argv: Sequence[str], command: click.Command, name: str) -> int:
     as_json = "--json" in argv
     try:
-        result = command.main(args=list(argv), prog_name=name, standalone_mode=False)
+        helps = not {"-h", "--help"}.isdisjoint(argv)
+        with stdout_of_results() if as_json and not helps else nullcontext():
+            result = command.main(args=list(argv), prog_name=name, standalone_mode=False)
         if sys.stdout is not None:
             say("")
     except click.ClickException as error:

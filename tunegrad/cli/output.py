@@ -10,7 +10,9 @@ import json
 import os
 import sys
 import textwrap
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TextIO
 
 import click
 
@@ -63,20 +65,40 @@ def wrapped(text: str, width: int) -> str:
     return "\n".join(lines)
 
 
+@contextmanager
+def stdout_of_results() -> Iterator[None]:
+    """Leave stdout to ``say``: what a model's own code prints meanwhile goes to stderr, whether it
+    is imported, made or traced.
+    """
+    before = sys.stdout
+    if before is not None:
+        _results.append(before)
+        sys.stdout = sys.stderr
+    try:
+        yield
+    finally:
+        if before is not None:
+            sys.stdout = _results.pop()
+
+
+_results: list[TextIO] = []
+
+
 def say(text: str) -> None:
     """Write text on stdout as it is, and flush it. Raises as ``emit`` does."""
-    if sys.stdout is None:
+    out = _results[-1] if _results else sys.stdout
+    if out is None:
         raise OutputError("stdout: can not be written: it is closed")
     try:
-        encoding = sys.stdout.encoding or "utf-8"
-        click.echo(text.encode(encoding, "backslashreplace").decode(encoding), nl=False)
-        sys.stdout.flush()
+        encoding = out.encoding or "utf-8"
+        click.echo(text.encode(encoding, "backslashreplace").decode(encoding), file=out, nl=False)
+        out.flush()
     except BrokenPipeError:
         raise
     except OSError as error:
         # What is still buffered must not fail again when Python exits.
         with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
         raise OutputError(f"stdout: can not be written: {error.strerror}") from error
 
 

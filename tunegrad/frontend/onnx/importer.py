@@ -17,6 +17,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ from .node import Coded, Kind, Known, TensorList, coded, type_of_number
 
 _SHAPE = re.compile(r"\d+(x\d+)*")
 _NAME = re.compile(r"[^\W\d_]")
+_PLAIN = re.compile(r"[\w.:/+-]+")
+"""Names that neither brackets nor a shell read as something else; a shell takes quotes away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,7 @@ def inputs_of_graph(
             f"a shape or a value to; inputs: {', '.join(i.name for i in inputs) or 'none'}; "
             f"dimensions: {', '.join(sorted(names)) or 'none'}"
         )
-    found, values, unknown = list[InputSpec](), dict[str, Known](), dict[str, None]()
+    found, values, unknown = list[InputSpec](), dict[str, Known](), dict[str, str]()
     for i in inputs:
         said = None if i.name in names and isinstance(given.get(i.name), int) else given.get(i.name)
         whole = said if isinstance(said, str) and _SHAPE.fullmatch(said) else None
@@ -85,7 +88,8 @@ def inputs_of_graph(
         if (shape := _shape(name, i, wanted, unknown)) is not None:
             found.append(InputSpec(i.name, shape, i.dtype))
     if unknown:
-        key = _quoted(next(iter(unknown)))
+        key = next((k for k in chain.from_iterable(unknown.items()) if _PLAIN.fullmatch(k)), None)
+        key = key or _quoted(next(iter(unknown)))
         raise ModelError(
             f"model {name}: dimensions without an extent: {', '.join(unknown)}; give each one: "
             f"--set {key}=8, or {name}.onnx[{key}=8]"
@@ -124,9 +128,11 @@ def _whole(name: str, i: _Input, said: str) -> dict[str, object]:
 
 
 def _shape(
-    name: str, i: _Input, given: Mapping[str, object], unknown: dict[str, None]
+    name: str, i: _Input, given: Mapping[str, object], unknown: dict[str, str]
 ) -> tuple[int, ...] | None:
-    """The shape of an input; None where extents are ``unknown``, which then names them."""
+    """The shape of an input; None where extents are ``unknown``, which then names them, each with
+    the place of one.
+    """
     dims: Sequence[int | str] = i.dims if i.dims is not None else list(given)
     shape = list[int]()
     for at, d in enumerate(dims):
@@ -135,7 +141,7 @@ def _shape(
             if isinstance(d, int):
                 shape.append(d)
             else:
-                unknown[d] = None
+                unknown[d] = f"{i.name}.{at}"
             continue
         extent = given[by]
         if isinstance(extent, bool) or not isinstance(extent, int) or extent < 1:
@@ -150,7 +156,7 @@ def _shape(
 
 def _quoted(key: str) -> str:
     """A name as it stands in the brackets behind a path, and in a command line."""
-    return key if re.fullmatch(r"[^\s,=\[\]\"']+", key) else f'"{key}"'
+    return key if _PLAIN.fullmatch(key) else f'"{key}"'
 
 
 def _value(name: str, i: _Input, value: object, shape: tuple[int, ...] | None) -> Known:
