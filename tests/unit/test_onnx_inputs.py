@@ -23,7 +23,7 @@ from tunegrad.errors import ModelError, UserError  # noqa: E402
 NAMES = [
     (None, "x.0"), ("", "x.0"), ("?", "x.0"), ("batch-size", "batch-size"), ("unk 1", "unk 1"),
     ("p2o.DynamicDimension.0", "p2o.DynamicDimension.0"), ("past + 1", "past + 1"),
-    ("a,b", '"a,b"'), ("n=1", "'n=1'"), ("d[0]", '"d[0]"'), ("batch-size", "x.0"),
+    ("n\n", "x.0"), ("a,b", '"a,b"'), ("n=1", "'n=1'"), ("d[0]", '"d[0]"'), ("batch-size", "x.0"),
 ]  # fmt: skip
 
 
@@ -164,3 +164,17 @@ def test_a_folder_may_have_brackets_in_its_name(tmp_path: Path) -> None:
     folder.mkdir()
     assert shape_of(f"{relu(folder / 'm.onnx', ['n', 3])}[n=2]") == (2, 3)
     assert shape_of(str(relu(folder / "m.onnx", [2, 3]))) == (2, 3)
+
+
+def test_a_name_that_can_not_be_printed_is_an_error_of_one_line(tmp_path: Path) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x\n"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x\n", TensorProto.FLOAT, [2, 3])],
+        [helper.make_empty_tensor_value_info("y")],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    onnx.save(made, tmp_path / "m.onnx")
+    with pytest.raises(ModelError, match="has a name that can not be printed") as caught:
+        tg.load(tmp_path / "m.onnx", store=False)
+    assert "\n" not in str(caught.value)

@@ -6,7 +6,7 @@
     sr=16000             the value of an input, which is a constant of the program then
     draws=7              the seed of nodes that draw numbers and have none, which is an input else
 
-A name that is no name (``?``, ``-1``, nothing at all) is that of one dimension only: files give it
+A name that is no name (``?``, ``-1``, a line end, nothing at all) is that of one dimension only: files give it
 to extents that have nothing in common.
 """
 
@@ -103,6 +103,8 @@ def _declared(said: Any, name: str) -> _Input:
             f"model {name}: input {said.name} is not a tensor; sequences and optional values are "
             "inputs of tunegrad.frontend.onnx.backend only"
         )
+    if not said.name.isprintable():
+        raise ModelError(f"model {name}: input {said.name!r} has a name that can not be printed")
     kind = said.type.tensor_type
     dtype = dtype_of_onnx(name, said.name, kind.elem_type)
     if not kind.HasField("shape"):
@@ -112,7 +114,8 @@ def _declared(said: Any, name: str) -> _Input:
         if d.HasField("dim_value") and d.dim_value >= 0:
             dims.append(int(d.dim_value))
         else:
-            dims.append(d.dim_param if _NAME.search(d.dim_param) else f"{said.name}.{at}")
+            named = _NAME.search(d.dim_param) and d.dim_param.isprintable()
+            dims.append(d.dim_param if named else f"{said.name}.{at}")
     return _Input(said.name, dtype, tuple(dims))
 
 
