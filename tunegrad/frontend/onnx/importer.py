@@ -6,8 +6,8 @@
     sr=16000             the value of an input, which is a constant of the program then
     draws=7              the seed of nodes that draw numbers and have none, which is an input else
 
-A name that is no name (``?``, ``-1``, a line end, nothing at all) is that of one dimension only: files give it
-to extents that have nothing in common.
+A name that is no name (``?``, ``-1``, a line end, nothing at all) is that of one dimension only:
+files give it to extents that have nothing in common.
 """
 
 from __future__ import annotations
