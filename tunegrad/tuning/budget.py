@@ -265,7 +265,7 @@ class Deadlines:
             whole_s = min(share_s, most_compared_s(self.both_s))
         if self.both_s or self.data_s:
             whole_s = max(whole_s, compared_s(self.both_s, self.data_s))
-        left_s = min(self.budget_s, self.over_s - self.ready_s)
+        left_s = max(0.0, min(self.budget_s, self.over_s - self.ready_s))
         scale = min(1.0, _RESERVED_SHARE * left_s / max(race_s + whole_s, 1e-9))
         return scale * race_s, scale * whole_s
 
