@@ -118,11 +118,11 @@ def test_models_of_a_spent_budget_are_measured_all_the_same() -> None:
     assert e.whole_given_up(102.0, interrupted=False) >= 110.0
 
 
-@pytest.mark.parametrize("both_s", [0.0, 1e-6, 30.0])
+@pytest.mark.parametrize(("both_s", "takes_s"), [(0.0, 0.0), (0.0, 1e-6), (1e-6, 0.0), (30.0, 1.0)])
 def test_a_start_that_took_more_than_the_budget_leaves_no_stage_without_an_end(
-    both_s: float,
+    both_s: float, takes_s: float
 ) -> None:
-    late = Deadlines(-36.0, began_s=0.0, ready_s=40.0, race_share=0.2, both_s=both_s)
+    late = Deadlines(-36.0, 0.0, 40.0, race_share=0.2, both_s=both_s, data_s=takes_s)
     assert late.search_s <= late.race_s <= late.whole_s <= 40.0
     assert late.race_given_up(41.0, interrupted=False) < 60.0
     assert late.whole_given_up(41.0, interrupted=False) < 60.0
