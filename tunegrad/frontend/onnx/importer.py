@@ -88,8 +88,8 @@ def inputs_of_graph(
         if (shape := _shape(name, i, wanted, unknown)) is not None:
             found.append(InputSpec(i.name, shape, i.dtype))
     if unknown:
-        key = next((k for k in chain.from_iterable(unknown.items()) if _PLAIN.fullmatch(k)), None)
-        key = key or _quoted(next(iter(unknown)))
+        names_and_places = list(chain.from_iterable(unknown.items()))
+        key = next(filter(_PLAIN.fullmatch, names_and_places), _quoted(names_and_places[0]))
         raise ModelError(
             f"model {name}: dimensions without an extent: {', '.join(unknown)}; give each one: "
             f"--set {key}=8, or {name}.onnx[{key}=8]"
