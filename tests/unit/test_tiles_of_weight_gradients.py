@@ -9,6 +9,7 @@ import tunegrad as tg
 from benchmarks.hand_schedules import AVX512
 from tunegrad.devices import host_device
 from tunegrad.frontend import Tensor
+from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.program import size
@@ -30,7 +31,7 @@ def weight_gradient(
         return (tg.nn.functional.conv2d(x, w, stride=stride, padding=size // 2) * g).sum()
 
     slope = tg.grad(product)(Tensor.input("w", (64, channels, size, size)))
-    (launch,) = schedule((slope.node,)).launches
+    (launch,) = schedule(fold_constants((slope.node,))).launches
     return launch.kernel
 
 

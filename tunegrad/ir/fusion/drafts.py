@@ -405,7 +405,8 @@ class _Realizer:
             own=bodies[0].own if bodies else frozenset(),
             mixed=any(s.mixed for s in states),
             rows=tuple(dict.fromkeys(r for s in states for r in s.rows)),
-            ops=1 + sum(s.ops for s in states),
+            # matrix units round what they read to TF32
+            ops=(op is not Op.TF32) + sum(s.ops for s in states),
             depth=1 + max(s.depth for s in states),
             expensive=op in EXPENSIVE or any(s.expensive for s in states),
             reuse=any(s.reuse for s in states),
@@ -533,7 +534,7 @@ class _Realizer:
             if at not in seen and self.state(at) != _LEAF:
                 seen.add(at)
                 stack.extend(at.srcs)
-        return sum(x.op is GraphOp.MAP and x.arg is not Op.WHERE for x in seen)
+        return sum(x.op is GraphOp.MAP and x.arg not in (Op.WHERE, Op.TF32) for x in seen)
 
     def _stored_for_products(self, i: int, ops: int) -> bool:
         """True if node ``i`` is a factor of sums of products that would together take longer to
