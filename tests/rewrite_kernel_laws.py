@@ -415,13 +415,13 @@ def in_rows(rng: random.Random) -> None:
     neighbours are always among them.
     """
     drawn, found = np.random.default_rng(rng.randrange(1 << 30)), list[int]()
-    for case in range(16):
-        channels, outputs = (4, 8, 12, 64, 4, 8, 12, 8)[case // 2], rng.choice((3, 8))
+    for case in range(18):
+        channels, outputs = (4, 8, 12, 64, 4, 8, 12, 64, 8)[case // 2], rng.choice((3, 8))
         fills = case >= 8  # tiles, by a row of the result
         windows = ((3, 3), (1, 4), (5, 2), (7, 7), (7, 7))
         window = (3, 3) if fills and channels == 12 else rng.choice(windows[2 * fills :])
         images, high = rng.randint(1, 2), rng.randint(7, 9)
-        if case > 13:
+        if case > 15:
             images, high, window = 2, 9, (7, 7)
         stride = 1 + case % 2 if fills else rng.choice((1, 2))
         padding = rng.randrange(min(window))

@@ -131,9 +131,9 @@ def _patterned(
     drawn = _drawn(kernel, io, seed, replace(how, kind="exact", reach=4))
     summed = {x.param for r in kernel.reduces for x in loads_in(r.expr)}
     rng = np.random.default_rng(seed)
+    scales = [*_scales(kernel), *([0.0] if whole else [])] if kind == "even" else []
     for p in kernel.params:
         if p.role == "in" and p.dtype.is_float and p.name in summed:
-            scales = [*_scales(kernel), *([0.0] if whole else [])]
             made = _level(p, rng, whole) if kind == "level" else _even(p, rng, scales)
             gaps = gaps_of(p)
             values = drawn[p.name] = p.layout.pack(inputs.stored(made, p.dtype)).copy()

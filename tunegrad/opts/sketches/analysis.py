@@ -298,14 +298,13 @@ def memory_hints(
     The hardware asks ahead within a page. By default a kernel does so beyond it where the core
     would not reach the next page meanwhile: it computes much for each element, or ``streamed`` says
     that one fold reads all. Copies, and kernels of few operations, reach it: more costs bandwidth.
-    ``partial``: the outputs hold partial sums, which are read again. ``row_bytes``: of
-    an input that is read row by row in several stages; while one row is computed on, the next one
-    may come into the first cache. ``packed``: constants that ``ahead_of`` is asked about.
+    ``partial``: the outputs hold partial sums, which are read again. ``row_bytes``: of an input
+    that is read row by row in several stages; while one row is computed on, the next one may come
+    into the first cache. ``packed``: constants that ``ahead_of`` is asked about.
     """
     actions: list[Action] = []
     sizes = once(kernel, "bytes", lambda: [p.nbytes for p in kernel.params])
     everything = sum(sizes)
-    usual = PAGE if streamed or _computes_much(kernel) else row_bytes
     for p, nbytes in zip(kernel.params, sizes, strict=True):
         if nbytes <= (
             target.l2_bytes if row_bytes and p.role == "in" else target.cached_bytes // 4
@@ -320,6 +319,7 @@ def memory_hints(
         elif p.name in packed:
             continue
         elif target.can_prefetch and (nbytes > target.cached_bytes // 2 or row_bytes):
+            usual = PAGE if streamed or _computes_much(kernel) else row_bytes
             near = next((i for i, d in enumerate(_DISTANCES) if d >= usual), 0)
             ahead = ask.pick(f"prefetch.{p.name}", _DISTANCES, near)
             actions += [Prefetch(p.name, ahead)] if ahead else []
