@@ -421,10 +421,10 @@ def in_rows(rng: random.Random) -> None:
         windows = ((3, 3), (1, 4), (5, 2), (7, 7), (7, 7))
         window = (3, 3) if fills and channels == 12 else rng.choice(windows[2 * fills :])
         images, high = rng.randint(1, 2), rng.randint(7, 9)
-        if case > 15:
-            images, high, window = 2, 9, (7, 7)
         stride = 1 + case % 2 if fills else rng.choice((1, 2))
         padding = rng.randrange(min(window))
+        if case > 15:  # a row's pixels are copied side by side
+            images, high, window, stride, padding = 2, 9, (7, 7), 2, 2
         wide = 15 * stride + window[1] - 2 * padding if fills else rng.randint(7, 9)
         shape = images, high, wide, channels
         w = drawn.integers(-128, 128, (outputs, channels, *window), np.int8)
