@@ -9,6 +9,7 @@
     │   │   ├── AxisError       an axis or an index that is not there (also an IndexError)
     │   │   └── IndexOutOfRange  a position beyond its dimension (also an IndexError)
     │   ├── DTypeError          dtypes that do not fit (also a TypeError and a RuntimeError)
+    │   │   └── IndexTypeError  what is no index (also an IndexError)
     │   ├── GradientError       a tensor that requires a gradient, or none (also a RuntimeError)
     │   ├── WeightsError        missing, extra or misshapen weights
     │   ├── DataError           a sample that a loader can not read, or a dead worker of one
@@ -38,9 +39,9 @@ from __future__ import annotations
 __all__ = [
     "AxisError", "CandidateCrashed", "CandidateFailure", "CandidateTimeout", "CompileFailure",
     "ConfigError", "DTypeError", "DataError", "DeviceError", "DeviceFault", "GradientError",
-    "IllegalAction", "IndexOutOfRange", "InternalError", "KernelTextError", "MismatchError",
-    "MissError", "ModelCodeError", "ModelError", "NothingRunsError", "OutOfResources",
-    "ShapeError", "StoreError", "TunegradError", "UserError", "VerifyError", "WeightsError",
+    "IllegalAction", "IndexOutOfRange", "IndexTypeError", "InternalError", "KernelTextError",
+    "MismatchError", "MissError", "ModelCodeError", "ModelError", "NothingRunsError",
+    "OutOfResources", "ShapeError", "StoreError", "TunegradError", "UserError", "VerifyError", "WeightsError",
     "WrongPlan", "WrongResult",
 ]  # fmt: skip
 
@@ -89,10 +90,14 @@ class IndexOutOfRange(ShapeError, IndexError):
 
 
 class DTypeError(UserError, TypeError, RuntimeError):
-    """Dtypes that do not fit the operation.
+    """Dtypes, or kinds of values, that do not fit the operation.
 
     It is what PyTorch raises as RuntimeError and numpy as TypeError.
     """
+
+
+class IndexTypeError(DTypeError, IndexError):
+    """An index of a kind that selects nothing; PyTorch and numpy raise IndexError or TypeError."""
 
 
 class GradientError(UserError, RuntimeError):

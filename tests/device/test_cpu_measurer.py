@@ -43,7 +43,7 @@ from tunegrad.devices.job import (
 from tunegrad.devices.measurer import DeviceMeasurer
 from tunegrad.devices.verifying.handover import output_places
 from tunegrad.devices.verifying.referee import Referee
-from tunegrad.errors import InternalError
+from tunegrad.errors import DeviceError, InternalError
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.index import Valid, as_index, var
 from tunegrad.ir.program import Pack
@@ -293,6 +293,17 @@ def test_machine_limits_come_from_the_worker_and_are_kept():
     with DeviceMeasurer(host_device(1), HOOKS, Limits(), compile_workers=1) as measurer:
         assert measurer.machine_limits() is measurer.machine_limits()
         assert measurer.machine_limits().flops(1) > 1e9
+
+
+def test_machine_limits_that_take_too_long_are_an_error_of_the_machine(monkeypatch):
+    with DeviceMeasurer(host_device(1), HOOKS, Limits(), compile_workers=1) as measurer:
+        monkeypatch.setattr("tunegrad.devices.measurer._PEAKS_S", 0.001)
+        with pytest.raises(DeviceError, match=r"peaks can not be measured: over 0\.001 s, others"):
+            measurer.machine_limits()
+        monkeypatch.undo()
+        found = measurer.machine_limits()
+        monkeypatch.setattr("tunegrad.devices.measurer._PEAKS_S", 0.001)
+        assert measurer.machine_limits(again=True) is found
 
 
 def test_payload_without_a_lowering_hook_must_be_lowered():

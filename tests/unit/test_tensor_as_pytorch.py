@@ -5,7 +5,7 @@ import pytest
 from tensor_values import same, value
 
 import tunegrad as tg
-from tunegrad.errors import AxisError, DTypeError, ModelError, ShapeError
+from tunegrad.errors import AxisError, DTypeError, IndexTypeError, ModelError, ShapeError
 from tunegrad.frontend import Tensor, functional
 from tunegrad.ir.interpret.evaluate import evaluate
 
@@ -411,3 +411,73 @@ def test_arange_of_fractions_is_pytorchs(kind: str) -> None:
                 tg.arange(*given, dtype=kind)
             continue
         np.testing.assert_allclose(value(tg.arange(*given, dtype=kind)), want.numpy(), rtol=1e-6)
+
+
+TRUTHS = {
+    "true": True, "false": False, "of numpy": np.True_, "after a slice": (slice(None), True),
+    "before an index": (True, 1), "after an index": (1, False), "beside a list": (True, [0, 2]),
+    "beside a mask": (True, np.array([True, False, True])), "twice": (True, 0, True),
+    "before dots": (True, ..., 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TRUTHS)
+def test_a_truth_as_an_index_is_a_new_dimension(name):
+    torch = pytest.importorskip("torch")
+    key = TRUTHS[name]
+    theirs = torch.from_numpy(X)[torch.tensor(True) if key is np.True_ else key].numpy()
+    found = value(Tensor(X)[key])
+    assert found.shape == theirs.shape
+    np.testing.assert_array_equal(found, theirs)
+
+
+def test_what_a_truth_selects_is_written():
+    x, y = Tensor(X.copy()), X.copy()
+    x[True], y[True] = 3, 3
+    x[False], y[False] = 4, 4
+    np.testing.assert_array_equal(value(x), y)
+
+
+NO_INDICES = {
+    "a float": lambda x: x[1.5],
+    "a text": lambda x: x["a"],
+    "floats": lambda x: x[np.array([1.5])],
+    "a tensor of floats": lambda x: x[Tensor(S)],
+    "a slice by floats": lambda x: x[1.0:2],
+    "a mask of another shape": lambda x: x[np.array([True, False])],
+    "lists that do not broadcast": lambda x: x[[0, 1], [0, 1, 2]],
+    "dots twice": lambda x: x[..., ...],
+}
+
+
+@pytest.mark.parametrize("name", NO_INDICES)
+def test_what_is_no_index_is_an_index_error(name):
+    with pytest.raises(IndexError) as caught:
+        NO_INDICES[name](Tensor(X))
+    assert isinstance(caught.value, AxisError | IndexTypeError)
+
+
+@pytest.mark.parametrize("of", [len, iter])
+def test_a_scalar_has_no_length(of):
+    with pytest.raises(TypeError, match=r"a tensor of shape \(\) has no length"):
+        of(Tensor(S))
+
+
+PADS = [
+    ("reflect", (-3, 3)), ("reflect", (2, -3)), ("reflect", (1, 1, -2, 2)), ("replicate", (-5, 6)),
+    ("replicate", (-4, 9)), ("circular", (-2, 1)), ("circular", (1, 1, -1, 2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("mode", "widths"), PADS)
+def test_pads_that_cut_give_what_pytorch_gives(mode, widths):
+    """More than what is left may be mirrored and repeated."""
+    torch = pytest.importorskip("torch")
+    x = np.arange(36, dtype=np.float32).reshape(3, 3, 4)
+    theirs = torch.nn.functional.pad(torch.from_numpy(x), widths, mode=mode).numpy()
+    np.testing.assert_array_equal(value(Tensor(x).pad(widths, mode)), theirs)
+
+
+def test_one_hot_has_a_number_of_classes():
+    with pytest.raises(ShapeError, match=r"positions of shape \(2,\) without num_classes"):
+        Tensor([0, 1]).one_hot()

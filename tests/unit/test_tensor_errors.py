@@ -219,7 +219,6 @@ BAD_SHAPES = {
     "full": (lambda: full((2, -1), 0), "full: an extent is -1, it must be at least 0"),
     "arange": (lambda: arange(0, 5, 0), "arange: from 0 to 5 with a step of 0 never ends"),
     "item": (lambda: t(2).item(), "item: shape (2,) has 2 elements, not one"),
-    "len": (lambda: len(t()), "len: a tensor of shape () has no length"),
     "ragged": (lambda: Tensor([[1, 2], [3]]), "tensor: the nested lists are ragged"),
 }
 
@@ -274,7 +273,6 @@ BAD_DTYPES = {
         lambda: t(2, 3)[np.array([0.0, 1.0])],
         "getitem: index of float64 on shape (2, 3); positions are integers or bools",
     ),
-    "index bool": (lambda: t(2, 3)[True], "getitem: index True on shape (2, 3) is not an integer"),
     "truth": (lambda: bool(t(2) == t(2)), "bool: <Tensor bool[2] of map> has no truth value"),
 }
 

@@ -268,6 +268,21 @@ def test_a_class_that_is_not_there_is_an_error_of_from_torch(place: int) -> None
         model([0, place])
 
 
+@pytest.mark.parametrize("place", [3, -1])
+def test_a_class_that_is_not_there_is_an_error_of_compile(place: int) -> None:
+    """PyTorch takes one_hot apart before, and asserts the bounds beside."""
+    options = {"store": False, "check": False}
+    f = torch.compile(lambda i: F.one_hot(i, 3) * 2, backend="tunegrad", options=options)
+    np.testing.assert_array_equal(f(torch.tensor([0, 2])), [[2, 0, 0], [0, 0, 2]])
+    with pytest.raises(IndexError, match=f"one_hot: index {place} is out of range"):
+        f(torch.tensor([0, place]))
+
+
+def test_classes_by_values_are_refused_by_from_torch() -> None:
+    with pytest.raises(ModelError, match="a shape or a branch depends on values"):
+        tg.from_torch(Of(F.one_hot), torch.tensor([0, 2]))
+
+
 def test_positions_of_bags_are_not_negative() -> None:
     f = torch.compile(bag(mode="sum"), backend="tunegrad", options={"store": False})
     with torch.inference_mode(), pytest.raises(IndexOutOfRange, match="index -1"):

@@ -43,6 +43,9 @@ EXIT_USER_ERROR = 1
 EXIT_MISMATCH = 3
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
+_LEAST_BYTES = 1 << 30
+"""Addresses (``ulimit -v``) below which LLVM may fail to load, by an error of any kind."""
+
 
 class LazyGroup(CommandGroup):
     """Commands stand in modules of this package, under their own names, imported when asked for."""
@@ -138,7 +141,9 @@ def _exit_code(argv: Sequence[str], command: click.Command, name: str) -> int:
             _say_error("Interrupted", "interrupted")
         note("interrupted")
         return EXIT_INTERRUPTED
-    except MemoryError as error:
+    except (MemoryError, OSError, ImportError) as error:
+        if not isinstance(error, MemoryError) and not _is_short_of_addresses():
+            raise
         said = f"no memory: {error}" if str(error) else "no memory"
         if as_json:
             _say_error("MemoryError", said)
@@ -153,6 +158,12 @@ def _exit_code(argv: Sequence[str], command: click.Command, name: str) -> int:
             note(frames)
         return EXIT_USER_ERROR
     return result if isinstance(result, int) else 0
+
+
+def _is_short_of_addresses() -> bool:
+    from tunegrad.config import machine_bytes
+
+    return machine_bytes() < _LEAST_BYTES
 
 
 def _frames(error: UserError) -> str:

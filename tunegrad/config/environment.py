@@ -11,6 +11,7 @@ are.
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -72,8 +73,10 @@ def usable_cpus() -> int:
 
 
 def machine_bytes() -> int:
-    """Bytes of this machine's memory."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    """Bytes of this machine's memory, or of addresses that a process may have (``ulimit -v``)."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    _, most = resource.getrlimit(resource.RLIMIT_AS)  # workers set the other for themselves
+    return memory if most == resource.RLIM_INFINITY else min(memory, most)
 
 
 def allowed_threads(environ: Mapping[str, str] = os.environ) -> int:

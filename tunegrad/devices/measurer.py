@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
 
+from tunegrad import errors
 from tunegrad.config import machine_bytes
 from tunegrad.devices import examine, worker
 from tunegrad.devices.bench import Bench
@@ -41,7 +42,6 @@ from tunegrad.devices.processes.pool import Started, WorkerPool
 from tunegrad.devices.verifying import referee
 from tunegrad.devices.verifying.handover import Places, SharedMemory
 from tunegrad.devices.verifying.referee import Referee
-from tunegrad.errors import InternalError
 from tunegrad.trial import Measured, Measurement, Policy, Properties, Status
 
 _REFEREES = 8
@@ -49,6 +49,9 @@ _REFEREES = 8
 
 _COPY_S = 60.0
 """For copying a kernel's inputs into the bench: far more than memory takes for that much."""
+
+_PEAKS_S = 60.0
+"""For measuring the machine's peaks, which takes some two seconds."""
 
 
 class Compiling:
@@ -246,7 +249,7 @@ class DeviceMeasurer:
         It is timed in turns with ``beside``, a program of the kernel that was measured OK before.
         """
         if compiled.duplicate:
-            raise InternalError(f"{compiled.entry}: a known program has no code to measure")
+            raise errors.InternalError(f"{compiled.entry}: a known program has no code to measure")
         self._quiet()
         ended, alone = self._examine(candidate, compiled, policy, best_s, beside)
         attempts = 1
@@ -290,17 +293,21 @@ class DeviceMeasurer:
         """This machine's measured peaks; measured once, with nothing else of ours running.
 
         ``again`` measures them once more and keeps the better of each: one look may fall into a
-        busy moment.
+        busy moment. Raises DeviceError where the machine is too busy, or has too little memory.
         """
         if self._peaks is None or again:
             self._quiet()
             ending = self._bench.call(
-                worker.on_bench, Bench.limits, limit_s=60.0, reply_type=MachineLimits
+                worker.on_bench, Bench.limits, limit_s=_PEAKS_S, reply_type=MachineLimits
             )
-            if not isinstance(ending, Finished):
-                raise InternalError(f"measuring the machine's limits: {ending.text}")
-            found: MachineLimits = ending.value
-            self._peaks = found if self._peaks is None else self._peaks.best(found)
+            if isinstance(ending, Finished):
+                found: MachineLimits = ending.value
+                self._peaks = found if self._peaks is None else self._peaks.best(found)
+            elif self._peaks is None:
+                why = ", others keep it busy" if isinstance(ending, TimedOut) else ""
+                raise errors.DeviceError(
+                    f"the machine's peaks can not be measured: {ending.text}{why}"
+                )
         return self._peaks
 
     def protections(self) -> confine.Protections:
@@ -345,7 +352,7 @@ class DeviceMeasurer:
                 break
         if isinstance(found, examine.Unprepared):
             why = found.why or "the bench or the referee keeps nothing of it"
-            raise InternalError(f"{candidate.kernel_key}: {why}")
+            raise errors.InternalError(f"{candidate.kernel_key}: {why}")
         alone, self._used = self._used != self._bench.started, self._bench.started
         if isinstance(found, examine.Result) and found.damaged:
             self._bench.close()
@@ -359,7 +366,7 @@ class DeviceMeasurer:
         if self._try_to_prepare(candidate, compiled) and (
             failed := self._try_to_prepare(candidate, compiled)
         ):
-            raise InternalError(failed)
+            raise errors.InternalError(failed)
 
     def _try_to_prepare(self, candidate: Candidate, compiled: CompiledCandidate) -> str:
         """Prepare the kernel's inputs and references; returns what failed, '' for nothing."""

@@ -524,7 +524,7 @@ class Tensor(handle.Handle):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise errors.ShapeError("len: a tensor of shape () has no length")
+            raise errors.DTypeError("len: a tensor of shape () has no length")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Tensor]:

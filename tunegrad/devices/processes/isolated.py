@@ -32,6 +32,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from tunegrad.config import machine_bytes
 from tunegrad.devices.device import Confinement
 from tunegrad.devices.processes.channel import (
     Channel,
@@ -61,6 +62,8 @@ _KILLED_S = 60.0
 """Seconds in which a process has to be gone once it was killed: a stalled machine frees nothing."""
 _LEAST_FILES = 64
 """Files that a process with workers must be able to open: twice what was seen to be enough."""
+_LEAST_BYTES = 1 << 30
+"""Addresses that a process must be able to use: with less its workers die while they start."""
 _STARTS = 2
 _HELD_UP = 20.0
 """Limits that a call may wait for a core beyond its own."""
@@ -100,6 +103,11 @@ def fork_server() -> ForkServerContext:
         raise DeviceError(
             f"workers can not start: a process may open {files} files here (ulimit -n), and "
             f"{_LEAST_FILES} are needed"
+        )
+    if machine_bytes() < _LEAST_BYTES:
+        raise DeviceError(
+            f"workers can not start: a process may use {machine_bytes() >> 20} MB of addresses "
+            f"here (ulimit -v), and {_LEAST_BYTES >> 20} are needed"
         )
     context = multiprocessing.get_context("forkserver")
     _forget_a_main_without_file()

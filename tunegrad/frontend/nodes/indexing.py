@@ -4,8 +4,9 @@ Reading is one graph operation, GATHER, which fusion turns into an index of the 
 an embedding reads the rows that it needs, and an index of several dimensions is one load. Indices
 are integers of any width. Negative ones count from the end. One out of range is an error: of
 constants when the graph is made, of others when it runs (``ir.rewrites.ranges``). With
-``beyond="clip"`` it is the first or the last position, with ``"wrap"`` it counts on from the other
-end, and nothing is checked.
+``beyond="clip"`` it is the last position, and a negative one is the first, as in numpy; with
+``"wrap"`` it counts on from the other end. With ``"known"``, of indices that are known to be in
+range, nothing is done about it. In none of these is anything checked.
 
 Writing is a reduction: each element of the result folds what is written to it. So it is
 deterministic on every device, and takes (elements written to) x (indices) steps. Many slices that
@@ -19,7 +20,7 @@ from contextlib import contextmanager
 from math import prod
 from typing import Literal, cast, get_args
 
-from tunegrad.errors import DTypeError, ShapeError
+from tunegrad.errors import AxisError, DTypeError, ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import BOOL, I32, I64
 from tunegrad.ir.expr import Op
@@ -32,7 +33,7 @@ from .elementwise import binary, broadcast, broadcast_shapes, compare, constant,
 from .folds import argsort
 from .movement import axis_of, inverse
 
-Beyond = Literal["raise", "clip", "wrap"]
+Beyond = Literal["raise", "clip", "wrap", "known"]
 Mode = Literal["set", "add", "mul", "max", "min"]
 _SORTED, _FEATURES = 1 << 26, 8
 """Steps, and elements of a slice, from which on slices are sorted before they are folded."""
@@ -144,16 +145,19 @@ def index(x: Node, indices: Sequence[Node | None]) -> Node:
     part them.
 
     Raises:
-        ShapeError: more indices than axes, or shapes that do not broadcast.
+        AxisError: more indices than axes, or shapes that do not broadcast.
     """
     if len(indices) > len(x.shape):
-        raise ShapeError(f"index: {len(indices)} indices for shape {x.shape}")
+        raise AxisError(f"index: {len(indices)} indices for shape {x.shape}")
     given = [d for d, i in enumerate(indices) if i is not None]
     if not given:
         return x
     rest = [d for d in range(len(x.shape)) if d not in given]
     arrays = [cast(Node, indices[d]) for d in given]
-    shape = broadcast_shapes("index", *(i.shape for i in arrays))
+    try:
+        shape = broadcast_shapes("index", *(i.shape for i in arrays))
+    except ShapeError as error:
+        raise AxisError(*error.args) from None
     moved = graph.permute(x, (*given, *rest))
     tail, count = moved.shape[len(given) :], prod(shape)
     for n, i in enumerate(arrays):
@@ -286,7 +290,7 @@ def _put_sorted(x: Node, indices: Node, source: Node, at: int, op: Op) -> Node:
     held = graph.contiguous(clamped(indices, extent))
     sequence = argsort(held, 0)
     places = graph.contiguous(graph.gather(held, sequence, 0))
-    total = graph.contiguous(take(given, sequence, 0, "clip"))
+    total = graph.contiguous(take(given, sequence, 0, "known"))
     start, step = identity(op, kind), 1
     while step < count:
         widths = ((step, 0), *((0, 0) for _ in given.shape[1:]))
@@ -307,7 +311,7 @@ def _put_sorted(x: Node, indices: Node, source: Node, at: int, op: Op) -> Node:
     written = compare("eq", graph.gather(places, last, 0), graph.iota((extent,), 0, I64))
     some = graph.elementwise(Op.AND, written, compare("le", 0, last))
     wide = broadcast(graph.reshape(some, _column(extent, rows)), rows.shape)
-    found = graph.elementwise(op, rows, where(wide, take(total, last, 0, "clip"), start))
+    found = graph.elementwise(op, rows, where(wide, take(total, last, 0, "known"), start))
     return graph.cast(graph.permute(found, inverse(order)), x.dtype)
 
 
@@ -317,10 +321,12 @@ def _column(count: int, like: Node) -> tuple[int, ...]:
 
 def _gathered(op: str, x: Node, indices: Node, axis: int, beyond: Beyond) -> Node:
     if beyond not in get_args(Beyond):
-        raise ShapeError(f"{op}: mode {beyond!r}; valid: {', '.join(get_args(Beyond))}")
+        raise ShapeError(f"{op}: mode {beyond!r}; valid: {', '.join(get_args(Beyond)[:-1])}")
     extent = x.shape[axis]
     if beyond == "raise":
         return graph.gather(x, within(op, indices, -extent, extent), axis)
+    if beyond == "clip" and interval(indices)[0] < 0:
+        indices = binary(Op.MAX, indices, 0)
     if beyond == "wrap" and extent and extent <= indices.dtype.greatest:
         indices = binary(Op.MOD, indices, extent)
     return graph.gather(x, indices, axis)

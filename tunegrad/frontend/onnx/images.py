@@ -151,7 +151,7 @@ def _max_pool(n: NodeView) -> Any:
     best, places = found
     if n.get("storage_order", 0):
         numbers = np.arange(image).reshape(x.shape[:1:-1]).transpose()
-        places = Tensor(np.ascontiguousarray(numbers)).take(places, mode="clip")
+        places = Tensor(np.ascontiguousarray(numbers)).take(places, mode="known")
     images = np.arange(x.shape[0] * x.shape[1]) * image
     return best, places + Tensor(images.reshape(*x.shape[:2], *(1,) * len(w.size)))
 

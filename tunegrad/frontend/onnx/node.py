@@ -207,7 +207,7 @@ def decoded(x: Coded, dtype: DType) -> Tensor:
 
     patterns = np.arange(1 << x.kind.bits, dtype=np.uint8)
     table = patterns.view(np.dtype(getattr(ml_dtypes, x.kind.array))).astype(np.float32)
-    return Tensor(table).take(x.codes, mode="clip").cast(dtype)
+    return Tensor(table).take(x.codes, mode="known").cast(dtype)
 
 
 def encoded(x: Tensor, kind: Kind, saturate: bool = True, rounding: str = "up") -> Coded:

@@ -91,7 +91,7 @@ def _det(n: NodeView) -> Tensor:
         rows = Tensor(np.arange(left))
         best = x[..., 0].abs().argmax(-1, keepdim=True)
         chosen = where(rows.eq(0), best, where(rows.eq(best), 0, rows))
-        x = x.take_along_dim(chosen.unsqueeze(-1), -2, mode="clip").contiguous()
+        x = x.take_along_dim(chosen.unsqueeze(-1), -2, mode="known").contiguous()
         pivot = x[..., 0, 0]
         signed = where(best.squeeze(-1).eq(0), pivot, pivot.neg())
         found = signed if found is None else found * signed

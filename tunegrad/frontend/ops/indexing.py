@@ -1,9 +1,10 @@
 """Reading and writing by position: gather and its kin, scatter.
 
 Positions are integers of any width; negative ones count from the end. One out of range is an error
-when the result is computed, or at once where it is known. Where there is a ``mode``, ``"clip"``
-makes it the first or last position, and ``"wrap"`` counts on from the other end. ``scatter`` and
-its kin give a new tensor; ``x[key] = value`` writes to ``x``.
+when the result is computed, or at once where it is known. Where there is a ``mode``, numpy's
+meaning holds: ``"clip"`` makes a negative one the first position and one beyond the end the last,
+and ``"wrap"`` counts on from the other end. ``scatter`` and its kin give a new tensor;
+``x[key] = value`` writes to ``x``.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tunegrad.errors import AxisError, DTypeError, IndexOutOfRange, ShapeError
+from tunegrad.errors import AxisError, DTypeError, IndexOutOfRange, IndexTypeError, ShapeError
 from tunegrad.ir import graph
 from tunegrad.ir.dtypes import I64
 from tunegrad.ir.graph import ConstData, GraphOp, Node
@@ -33,17 +34,19 @@ Positions = NDArray[np.int64]
 
 
 def item(x: T, key: object) -> T:
-    """``x[key]`` by numpy's rules for keys of integers, slices, None, an Ellipsis, masks that are
-    known, and arrays or tensors of positions.
+    """``x[key]`` by numpy's rules for keys of integers, slices, None, an Ellipsis, truths, masks
+    that are known, and arrays or tensors of positions.
 
         x[:, [2, 0, 1]]           positions that are known, read by their constants; so x[0, (2, 0)]
         x[rows, :, columns]       positions of several dimensions, which broadcast
         x[0, :, [1, 2]]           integers go first, as in PyTorch (numpy counts them with arrays)
         x[mask]                   the positions where a known mask holds
+        x[True], x[False]         a new dimension of extent 1, or 0
 
     Raises:
-        AxisError: too many indices, or one out of range.
-        DTypeError: an index of another kind, or a mask whose values are not known yet.
+        AxisError: too many indices, one out of range, or a mask of another shape.
+        IndexTypeError: an index of another kind.
+        DTypeError: a mask whose values are not known yet.
     """
     if type(key) is int and x.shape and -x.shape[0] <= key < x.shape[0]:  # most often, and faster
         at = key % x.shape[0]
@@ -151,9 +154,22 @@ def _picked(x: T, key: object) -> tuple[T, list[Any], list[Handle | None]]:
     """
     items = list(key) if isinstance(key, tuple) else [key]
     listed = _spelled_out(x, [_listed(i, x) for i in items])
-    y = _sliced(x, [slice(None) if isinstance(i, np.ndarray | Handle) else i for i in listed])
-    listed = [i for i in listed if i is None or isinstance(i, slice | np.ndarray | Handle)]
+    y = _sliced(x, [_taken(i) for i in listed])
+    listed = [
+        np.zeros(int(i), np.int64) if isinstance(i, bool) else i
+        for i in listed
+        if i is None or isinstance(i, bool | slice | np.ndarray | Handle)
+    ]
     return y, listed, [_position(i) for i in listed]
+
+
+def _taken(i: object) -> object:
+    """What basic indexing takes where an item stands: all of a dimension that positions read, a new
+    one that a truth makes.
+    """
+    if isinstance(i, bool):
+        return None
+    return slice(None) if isinstance(i, np.ndarray | Handle) else i
 
 
 def _sliced(x: T, keys: list[Any]) -> T:
@@ -161,7 +177,7 @@ def _sliced(x: T, keys: list[Any]) -> T:
 
     Raises:
         IndexOutOfRange, ShapeError: a position or a slice that the dimension does not have.
-        DTypeError: an index of another kind.
+        IndexTypeError: an index of another kind.
     """
     limits: list[tuple[int, int]] = []
     reversed_dims: list[int] = []
@@ -174,9 +190,8 @@ def _sliced(x: T, keys: list[Any]) -> T:
         dim = len(limits)
         extent = x.shape[dim]
         if not isinstance(key, slice):
-            basic = isinstance(key, int | np.integer) and not isinstance(key, bool)
-            if not basic:
-                raise DTypeError(
+            if not isinstance(key, int | np.integer):
+                raise IndexTypeError(
                     f"getitem: index {key!r} on shape {x.shape} is not an integer, slice, None or "
                     "..."
                 )
@@ -190,7 +205,9 @@ def _sliced(x: T, keys: list[Any]) -> T:
             continue
         try:
             span = range(extent)[key]
-        except (TypeError, ValueError) as error:
+        except TypeError as error:
+            raise IndexTypeError(f"getitem: slice {key}: {error}") from None
+        except ValueError as error:
             raise ShapeError(f"getitem: slice {key}: {error}") from None
         count, step = len(span), abs(span.step)
         low = min(span[0], span[-1]) if count else 0
@@ -236,19 +253,21 @@ def _listed(key: object, x: Handle) -> object:
     """Arrays of positions or masks; tensors stay, but masks must be known."""
     if isinstance(key, Handle):
         if key.dtype.is_float:
-            raise DTypeError(
+            raise IndexTypeError(
                 f"getitem: index {key.describe()} on shape {x.shape} is not an integer"
             )
         if not key.dtype.is_bool:
             return key
         key = _known_mask(key, x)
+    if isinstance(key, np.bool_):
+        return bool(key)
     if not isinstance(key, list | tuple | range | np.ndarray):
         return key
     array = np.asarray(key)
     if array.size == 0 and array.dtype.kind == "f":
         array = array.astype(np.int64)
     if array.dtype.kind not in "biu":
-        raise DTypeError(
+        raise IndexTypeError(
             f"getitem: index of {array.dtype} on shape {x.shape}; positions are integers or bools"
         )
     return array if array.ndim or array.dtype.kind != "b" else bool(array)
@@ -274,7 +293,7 @@ def _spelled_out(x: Handle, items: list[object]) -> list[object]:
         raise AxisError(f"getitem: {used} indices for the {x.ndim} dimensions of shape {x.shape}")
     dots = [n for n, i in enumerate(items) if i is Ellipsis]
     if len(dots) > 1:
-        raise ShapeError(f"getitem: more than one ... in an index of shape {x.shape}")
+        raise AxisError(f"getitem: more than one ... in an index of shape {x.shape}")
     at = dots[0] if dots else len(items)
     filled = items[:at] + [slice(None)] * (x.ndim - used) + items[at + len(dots) :]
     flat: list[object] = []
@@ -282,7 +301,7 @@ def _spelled_out(x: Handle, items: list[object]) -> list[object]:
     for i in filled:
         if isinstance(i, np.ndarray) and i.dtype == np.bool_:
             if i.shape != x.shape[dim : dim + i.ndim]:
-                raise ShapeError(
+                raise AxisError(
                     f"getitem: mask of shape {i.shape} does not fit shape {x.shape} at dimension "
                     f"{dim}"
                 )
@@ -295,7 +314,7 @@ def _spelled_out(x: Handle, items: list[object]) -> list[object]:
 
 def _width(i: object) -> int:
     """Dimensions that an item takes."""
-    if i is None:
+    if i is None or isinstance(i, bool):
         return 0
     return i.ndim if isinstance(i, np.ndarray) and i.dtype == np.bool_ else 1
 
@@ -508,7 +527,7 @@ def index_put(
         return input + _put_where(Handle.of(nothing), mask, v)
     y, _, chosen = _picked(input, key)
     if not accumulate:
-        return _put("index_put", y, chosen, v)
+        return _put("index_put", y, chosen, v).reshape(input.shape)
     at = _read(Handle.of(graph.iota((y.size,), 0, I64)).reshape(y.shape), chosen)
     spread = v.of(_spread("index_put", v, at.shape), v.bindings)
     return scatter_add(input.ravel(), 0, at.ravel(), spread.ravel()).reshape(input.shape)
@@ -540,15 +559,20 @@ _FOLDS: dict[str, indexing.Mode] = {
 
 
 @operation
-def one_hot(input: Handle, num_classes: int) -> Handle:
+def one_hot(input: Handle, num_classes: int = -1) -> Handle:
     """i64 ones at the positions that it holds, along a new last dimension.
 
-    Raises DTypeError for positions that are no integers, IndexOutOfRange for those that are not
-    from 0 to ``num_classes`` - 1.
+    Raises ShapeError unless ``num_classes`` is given, DTypeError for positions that are no
+    integers, IndexOutOfRange for those that are not from 0 to ``num_classes`` - 1.
     """
     if not input.dtype.is_int:
         raise DTypeError(
             f"one_hot: positions of shape {input.shape} are {input.dtype}, they must be integers"
+        )
+    if num_classes == -1:
+        raise ShapeError(
+            f"one_hot: positions of shape {input.shape} without num_classes: how many classes "
+            "there are must not depend on values"
         )
     count = integer("one_hot", "num_classes", num_classes, 0)
     positions = Handle.of(graph.iota((count,), 0, input.dtype))

@@ -333,7 +333,8 @@ def pad(
     ``pad``: one pair for each dimension, or a flat list of numbers as PyTorch has it: before
     and after the last dimension, then the one before it, and so on. Negative ones cut away.
     ``mode``: ``"constant"`` puts ``value`` there (zero unless given), ``"reflect"`` mirrors at
-    the edge element, ``"replicate"`` repeats it, ``"circular"`` goes on at the other end.
+    the edge element, ``"replicate"`` repeats it, ``"circular"`` goes on at the other end. What is
+    cut away is mirrored and repeated, too, but circular goes on with what is left, as in PyTorch.
 
     Raises ShapeError for widths or a mode that do not fit.
     """
@@ -346,10 +347,11 @@ def pad(
         raise ShapeError(
             f"pad: mode={mode!r} is not one of 'constant', {', '.join(map(repr, _EDGES))}"
         )
-    x = _constant(input, [(min(a, 0), min(b, 0)) for a, b in pairs], 0)
+    cut = [(min(a, 0), min(b, 0)) for a, b in pairs]
+    x = _constant(input, cut, 0) if mode == "circular" else input
     for at, (a, b) in enumerate(pairs):
         x = _edges(x, mode, at, max(a, 0), max(b, 0))
-    return x
+    return x if mode == "circular" else _constant(x, cut, 0)
 
 
 def _pairs(input: Handle, pad: Sequence[int] | Pairs) -> list[tuple[int, int]]:

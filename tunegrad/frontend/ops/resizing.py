@@ -204,7 +204,7 @@ def read_at(x: T, places: Sequence[Handle]) -> T:
     assert inside is not None
     count = math.prod(out)
     spread = index.reshape(x.shape[0], 1, count).expand(*x.shape[:2], count)
-    found = gather(x.reshape(*x.shape[:2], math.prod(extents)), 2, spread, mode="clip")
+    found = gather(x.reshape(*x.shape[:2], math.prod(extents)), 2, spread, mode="known")
     return found.reshape(*x.shape[:2], *out).where(inside.unsqueeze(1), 0)
 
 

@@ -112,6 +112,8 @@ def _program(torch: Any, module: Any, name: str, examples: Any, named: Any) -> A
             return exported.run_decompositions(kept)
     except Exception as error:
         text = " ".join(str(error).split())
+        if isinstance(error, torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode):
+            text = f"a shape or a branch depends on values, which a model can not have: {text}"
         raise _failure(error)(f"module {name}: torch.export: {text[:_SHOWN]}") from error
 
 

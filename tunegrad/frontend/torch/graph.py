@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from tunegrad.errors import DTypeError, ModelError
 from tunegrad.ir.dtypes import DType, dtype_of
 
+from ..ops.indexing import within
 from ..tensor import Tensor
 from .aten import COMPLEX, TABLE, Complex, as_complex, lifted
 from .aten.movement import strided, strided_scatter
@@ -143,7 +144,9 @@ _CHECKS = frozenset(
         "aten.sym_constrain_range_for_size.default",
     ]
 )  # fmt: skip
-"""Nodes that give nothing: what they say of shapes was checked when the graph was made."""
+"""Nodes that give nothing: what they say of shapes was checked when the graph was made. What
+``_assert_async`` says of values is held to where it is of positions (``_positions_held``).
+"""
 
 _SIZES: dict[str, Callable[..., Any]] = {
     "aten.sym_size.int": lambda x, dim: x.shape[dim],
@@ -187,7 +190,26 @@ def run_graph(graph_module: Any, inputs: Sequence[Any]) -> Any:
             found = _mapped(node.args[0], values)
         else:
             values[node] = _called(node, values)
+            if name_of(node.target) == "aten._assert_async.msg":
+                _positions_held(node, values)
     return found
+
+
+def _positions_held(node: Any, values: dict[Any, Any]) -> None:
+    """Hold positions to the bounds that PyTorch asserts them to have, from here on.
+
+    _assert_async(all(x >= 0), "one_hot: ..")      x = within(x, 0, 4)
+    _assert_async(all(x < 4), "one_hot: ..")  -->
+    """
+    condition, message = node.args
+    compared = condition.args[0] if name_of(condition.target) == "aten.all.default" else None
+    if compared is None or name_of(compared.target) != "aten.lt.Scalar":
+        return
+    x, bound = compared.args
+    if not isinstance(values[x], Tensor) or not values[x].dtype.is_int or type(bound) is not int:
+        return
+    if any(name_of(u.target) == "aten.ge.Scalar" and u.args[1] == 0 for u in x.users):
+        values[x] = within(values[x], message.partition(":")[0], 0, bound)
 
 
 def _function(node: Any) -> Callable[..., Any] | None:
