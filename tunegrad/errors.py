@@ -41,8 +41,8 @@ __all__ = [
     "ConfigError", "DTypeError", "DataError", "DeviceError", "DeviceFault", "GradientError",
     "IllegalAction", "IndexOutOfRange", "IndexTypeError", "InternalError", "KernelTextError",
     "MismatchError", "MissError", "ModelCodeError", "ModelError", "NothingRunsError",
-    "OutOfResources", "ShapeError", "StoreError", "TunegradError", "UserError", "VerifyError", "WeightsError",
-    "WrongPlan", "WrongResult",
+    "OutOfResources", "ShapeError", "StoreError", "TunegradError", "UserError", "VerifyError",
+    "WeightsError", "WrongPlan", "WrongResult",
 ]  # fmt: skip
 
 
