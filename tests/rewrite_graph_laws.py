@@ -48,6 +48,7 @@ from tunegrad.ir.rewrites import (
     single_scales,
     switched,
     whole_biases,
+    widened,
 )
 from tunegrad.ir.rewrites.sums import Repeats, chain
 from tunegrad.ir.target import Target
@@ -392,6 +393,44 @@ def steps_of_bytes(rng: random.Random, turn: int) -> tuple[Node, dict[str, Array
     into = rng.choice((zero, zero, zero, 7)), scale * rng.choice((1.0, 1.0, 1.0, 2.0))
     inputs = {name: small_bytes(rng, shape, dtype) for name in "xy"}
     return _steps(made, *into, to, rng.choice((0, 0, 0, 0, 55))).node, inputs
+
+
+def layers_in(dtype: str, seed: int) -> Node:
+    """Two linear layers of an f16 input in ``dtype``, as f32, with movements between them."""
+    drawn = np.random.default_rng(seed)
+    a, b, c = (
+        Tensor.constant(drawn.normal(0, 1, shape).astype(np.float16)).cast(dtype)
+        for shape in ((8, 4), (5, 6), (6,))
+    )
+    x = Tensor.input("x", (5, 8), "f16").cast(dtype) @ a
+    moved_x = (x.permute(1, 0), x.flip(0).permute(1, 0), x[1:].pad(((1, 0), (0, 0))).permute(1, 0),
+               x.reshape(4, 5))[seed % 4]  # fmt: skip
+    y = (moved_x @ b + c).maximum(0)
+    return (y.softmax(1) if seed % 3 else y * 3).cast("f32").node
+
+
+def halves(rng: random.Random) -> None:
+    """Results of products in f16 have the digits of f32; what is compared, no result of a product,
+    or too large is rounded as before.
+    """
+    for seed in rng.sample(range(1 << 20), 60):
+        inputs: dict[str, Array] = {
+            "x": np.random.default_rng(seed).normal(0, 1, (5, 8)).astype(np.float16)
+        }
+        before = layers_in("f16", seed)
+        (after,) = widened((before,), 1 << 20)
+        want, was, found = evaluate((layers_in("f32", seed), before, after), inputs)
+        assert np.allclose(want, found, rtol=1e-5, atol=1e-5), f"halves: {before}"
+        assert not np.allclose(want, was, rtol=1e-5, atol=1e-5)
+        assert widened((before,), 4 * 5 * 4 - 1)[0] is before
+        x = Tensor.input("x", (5, 8), "f16")
+        columns = np.full((8, 4), 1 / 3, np.float16)
+        columns[0] = np.arange(4) * 2.0**-13  # some results are equal only in f16
+        wide = (x @ Tensor.constant(columns)).cast("f32")
+        ends = wide < wide.flip(1), wide == wide.max(1, keepdim=True), wide.cast("i32")
+        factor = (x.cast("f32") / 3).cast("f16") @ Tensor.constant(np.eye(8, dtype=np.float16))
+        for end in (*ends, factor.cast("f32")):
+            kept("halves", end.node, widened((end.node,), 1 << 20)[0], inputs)
 
 
 def small_bytes(rng: random.Random, shape: tuple[int, ...], dtype: DType) -> Array:
@@ -877,5 +916,5 @@ GRAPH_LAWS: dict[str, Law] = {
     "dequantised": dequantised, "tf32": tf32, "drafted": drafted, "positions": positions,
     "turned": turned, "planned": planned, "siblings": siblings, "groups": groups,
     "scales": scales, "biases": biases, "quantised products": quantised_products,
-    "slices": slices, "chains": chains, "constants": constants,
+    "halves": halves, "slices": slices, "chains": chains, "constants": constants,
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
     outputs of a graph                                          GRAPH_PASSES, Rewritten
       --pack bytes, join scales-->                              products of bytes
+      --widen-->                                                f16 results in f32
       --narrow, tf32, pack pairs, fold, known-->                the graph that is planned
       --validate-->                                             compared with the first one
 
@@ -31,19 +32,11 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from tunegrad.errors import InternalError
+from tunegrad.ir import rewrites
 from tunegrad.ir.dtypes import DType, dtype_of
 from tunegrad.ir.folding import fold_constants, known_outputs
 from tunegrad.ir.fusion import Fusion, Images, LaunchPlan, New, in_place
 from tunegrad.ir.graph import Node, Step
-from tunegrad.ir.rewrites import (
-    joined_scales,
-    narrowed,
-    pair_dots,
-    quad_dots,
-    round_factors,
-    single_scales,
-    whole_biases,
-)
 from tunegrad.ir.target import Target
 from tunegrad.ir.validate import validated, validated_rewrite
 from tunegrad.ir.variants import rewrite
@@ -111,7 +104,9 @@ def _pack_bytes(graph: Rewritten, context: GraphContext) -> Rewritten:
     if not context.target.multiplies_bytes:
         return graph
     floats = context.numerics != "strict"
-    return graph.by(lambda outputs, steps: quad_dots(outputs, context.target, steps, floats=floats))
+    return graph.by(
+        lambda outputs, steps: rewrites.quad_dots(outputs, context.target, steps, floats=floats)
+    )
 
 
 def _join_scales(graph: Rewritten, context: GraphContext) -> Rewritten:
@@ -121,14 +116,32 @@ def _join_scales(graph: Rewritten, context: GraphContext) -> Rewritten:
     """
     if context.numerics == "strict":
         return graph
-    made = graph.by(joined_scales)
+    made = graph.by(rewrites.joined_scales)
     if made is graph:
         return graph
     validated_rewrite(context.given, made.outputs, made.steps)
     outputs = made.outputs
-    for rule in (single_scales, whole_biases):
+    for rule in (rewrites.single_scales, rewrites.whole_biases):
         after = Rewritten(outputs).by(rule)
         outputs = validated_rewrite(outputs, after.outputs, after.steps)
+    return Rewritten(outputs, since=outputs)
+
+
+def _widen(graph: Rewritten, context: GraphContext) -> Rewritten:
+    """Results of f16 products in f32, where the target multiplies f16 so: compared by itself, since
+    they round otherwise on purpose.
+    """
+    if context.numerics == "strict" or context.target.multiplies("f16"):
+        return graph
+    most = context.target.cached_bytes
+    after = Rewritten(graph.outputs).by(
+        lambda outputs, steps: rewrites.widened(outputs, most, steps)
+    )
+    if not after.steps:
+        return graph
+    since = context.given if graph.since is None else graph.since
+    validated_rewrite(since, graph.outputs, graph.steps)
+    outputs = validated_rewrite(graph.outputs, after.outputs, after.steps, on_purpose=True)
     return Rewritten(outputs, since=outputs)
 
 
@@ -142,13 +155,13 @@ def _narrow(graph: Rewritten, context: GraphContext) -> Rewritten:
         return graph
     factors = context.numerics != "strict" and context.target.multiplies(context.dtype)
     return graph.by(fold_constants).by(
-        lambda outputs, steps: narrowed(outputs, dtype, factors=factors, steps=steps)
+        lambda outputs, steps: rewrites.narrowed(outputs, dtype, factors=factors, steps=steps)
     )
 
 
 def _tf32(graph: Rewritten, context: GraphContext) -> Rewritten:
     """Factors of f32 products rounded to tf32, constants folded first."""
-    return graph.by(fold_constants).by(round_factors) if context.in_tf32 else graph
+    return graph.by(fold_constants).by(rewrites.round_factors) if context.in_tf32 else graph
 
 
 def _pack_pairs(graph: Rewritten, context: GraphContext) -> Rewritten:
@@ -156,7 +169,7 @@ def _pack_pairs(graph: Rewritten, context: GraphContext) -> Rewritten:
     if not context.in_pairs:
         return graph
     inputs = context.dtype == "bf16"
-    return graph.by(lambda outputs, steps: pair_dots(outputs, inputs=inputs, steps=steps))
+    return graph.by(lambda outputs, steps: rewrites.pair_dots(outputs, inputs=inputs, steps=steps))
 
 
 def _fold(graph: Rewritten, _: GraphContext) -> Rewritten:
@@ -180,6 +193,7 @@ def _validate_graph(graph: Rewritten, context: GraphContext) -> Rewritten:
 GRAPH_PASSES = (
     Pass("pack bytes", _pack_bytes),
     Pass("join scales", _join_scales),
+    Pass("widen", _widen),
     Pass("narrow", _narrow),
     Pass("tf32", _tf32),
     Pass("pack pairs", _pack_pairs),

@@ -35,6 +35,12 @@ PLANS: dict[str, tuple[Callable[[], Tensor], tuple[int, int]]] = {
     "dilation": (lambda: x().conv2d(constant(5, 8, 3, 3), padding=2, dilation=2), (1, 1)),
     "no padding": (lambda: x().conv2d(constant(5, 8, 3, 3)), (1, 1)),
     "batch": (lambda: x(batch=2).conv2d(constant(5, 8, 3, 3), padding=1), (1, 1)),
+    "weights of 16 bits": (
+        lambda: x().conv2d(
+            Tensor.constant(np.ones((5, 8, 3, 3), np.float16) / 3).cast("f32"), padding=1
+        ),
+        (1, 1),
+    ),
     "few channels": (lambda: x(3).conv2d(constant(5, 3, 3, 3), padding=1), (0, 1)),
     "few channels, stride 2, 7x7": (
         lambda: x(3).conv2d(constant(5, 3, 7, 7), stride=2, padding=3),

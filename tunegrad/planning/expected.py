@@ -321,7 +321,8 @@ def _crossing(kernel: Kernel, target: Target) -> float:
     """Factor by which a sum of products runs slower whose output is not channels-last.
 
     Lanes along a row of the image are partly empty, and a stride between the pixels that they read
-    makes every load a gather.
+    makes every load a gather. A weight of 16 bits is widened and spread for every vector of such
+    lanes, one of 32 bits is spread by the multiplication that reads it.
     """
     if channels_last(kernel) is None:
         return 1.0
@@ -334,7 +335,9 @@ def _crossing(kernel: Kernel, target: Target) -> float:
     steps = [
         i.coefficient(row.name) for _, x in kernel.loads for i in x.index if row.name in i.names()
     ]
-    return empty * (1.1 if all(s == 1 for s in steps) else 2.0)
+    terms = (x for stage, x in kernel.loads if isinstance(stage, Reduce) and x.dtype.is_half)
+    halves = any(all(row.name not in i.names() for i in x.index) for x in terms)
+    return empty * (1.1 if all(s == 1 for s in steps) and not halves else 2.0)
 
 
 def picked(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .ranges import Guard, guarded, interval, unchecked, wraps
     from .scales import joined_scales, single_scales, whole_biases
     from .sums import rewritten, stored_once
+    from .widen import widened
     # isort: on
 else:
     __all__, __getattr__ = lazy_names(
@@ -26,5 +27,6 @@ else:
             "ranges": "Guard guarded interval unchecked wraps",
             "scales": "joined_scales single_scales whole_biases",
             "sums": "rewritten stored_once",
+            "widen": "widened",
         },
     )

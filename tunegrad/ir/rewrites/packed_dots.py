@@ -565,7 +565,7 @@ def _at_results(zero: Node, moves: Moves, product: Node, axes: tuple[int, ...]) 
 
 def _repeats(x: Node) -> frozenset[int]:
     """The dimensions along which all elements are equal."""
-    return Repeats.below(x).of(x) | {d for d, s in enumerate(x.shape) if s == 1}
+    return Repeats().of(x) | {d for d, s in enumerate(x.shape) if s == 1}
 
 
 def _is_one(x: Node) -> bool:

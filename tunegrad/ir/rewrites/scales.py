@@ -343,7 +343,7 @@ def _is_moderate(scale: Node) -> bool:
 
 def _one_of(n: Node) -> Node:
     """A known node without its copies: one position of each dimension along which it repeats."""
-    repeats = Repeats.below(n)
+    repeats = Repeats()
     return repeats.one(n, repeats.of(n), frozenset())
 
 

@@ -123,8 +123,6 @@ def stored_once(
 class Repeats:
     """Along which dimensions nodes repeat themselves. Mutable: keeps what it has found.
 
-    Nodes are asked for after their sources.
-
     reduce(expand(x))                   -->  expand(reduce(x)), along dimensions that stay
     reduce(exp(expand(x)) * expand(y))  -->  the same where both repeat: one copy is reduced
     exp(expand(x)), stored              -->  expand(exp(x)), the smaller one stored
@@ -132,14 +130,6 @@ class Repeats:
 
     def __init__(self) -> None:
         self._found: dict[Node, frozenset[int]] = {}
-
-    @staticmethod
-    def below(n: Node) -> Repeats:
-        """Those of a node and of all that it is made of."""
-        made = Repeats()
-        for m in topological((n,)):
-            made.of(m)
-        return made
 
     def reduced_once(self, n: Node) -> Node:
         """A reduction of one copy, spread out; the node itself where nothing repeats."""
@@ -172,12 +162,23 @@ class Repeats:
         return made
 
     def of(self, n: Node) -> frozenset[int]:
-        """The dimensions of several positions along which all of its elements are equal."""
-        found = self._found.get(n)
-        if found is None:
-            wide = {d for d, s in enumerate(n.shape) if s > 1}
-            found = self._found[n] = self._dims(n) & wide
-        return found
+        """The dimensions of several positions along which all of its elements are equal.
+
+        What a tensor without such dimensions is made of is not looked at: an unrolled recurrence is
+        steps of bytes whose scale, one number, depends on all steps before.
+        """
+        stack = [n]
+        while stack:
+            m = stack[-1]
+            wide = {d for d, s in enumerate(m.shape) if s > 1}
+            left = [s for s in m.srcs if s not in self._found] if wide else []
+            if left and m not in self._found:
+                stack += left
+                continue
+            if m not in self._found:
+                self._found[m] = self._dims(m) & wide if wide else frozenset()
+            stack.pop()
+        return self._found[n]
 
     def _dims(self, n: Node) -> frozenset[int]:
         every = frozenset(range(len(n.shape)))

@@ -55,6 +55,7 @@ def channels_last(kernel: Kernel) -> ChannelsLast | None:
     if found is None or len(kernel.stores) != 1 or not kernel.stores[0].valid.always:
         return None
     (reduce, left, right), store = found, kernel.stores[0]
+    left, right = (e.x if isinstance(e, Cast) and e.x.dtype.is_half else e for e in (left, right))
     for x, w in ((left, right), (right, left)):
         if not isinstance(x, Load) or not isinstance(w, Load):
             return None
