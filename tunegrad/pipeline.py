@@ -73,14 +73,15 @@ class Rewritten:
 class GraphContext:
     """Inputs of GRAPH_PASSES: the outputs as they were given, and how they may be computed.
 
-    ``known``: outputs that no input reaches become constants.
+    ``model``: these are all outputs of a model, so that those that no input reaches become constants,
+    and what is computed in f16 on the way is nobody else's to read.
     """
 
     given: tuple[Node, ...]
     target: Target
     numerics: Numerics = "contract"
     dtype: ModelDtype = "f32"
-    known: bool = False
+    model: bool = False
 
     @property
     def narrow(self) -> DType | None:
@@ -128,10 +129,11 @@ def _join_scales(graph: Rewritten, context: GraphContext) -> Rewritten:
 
 
 def _widen(graph: Rewritten, context: GraphContext) -> Rewritten:
-    """Results of f16 products in f32, where the target multiplies f16 so: compared by itself, since
-    they round otherwise on purpose.
+    """Results of a model's f16 products in f32, where the target multiplies f16 so: compared by
+    itself, since they round otherwise on purpose.
     """
-    if context.numerics == "strict" or context.target.multiplies("f16"):
+    strict = context.numerics == "strict" or not context.model
+    if strict or context.target.multiplies("f16"):
         return graph
     most = context.target.cached_bytes
     after = Rewritten(graph.outputs).by(
@@ -179,7 +181,7 @@ def _fold(graph: Rewritten, _: GraphContext) -> Rewritten:
 
 def _known(graph: Rewritten, context: GraphContext) -> Rewritten:
     """Outputs that no input reaches are constants, where that is asked for."""
-    return graph.by(known_outputs) if context.known else graph
+    return graph.by(known_outputs) if context.model else graph
 
 
 def _validate_graph(graph: Rewritten, context: GraphContext) -> Rewritten:
@@ -210,20 +212,21 @@ def prepared(
     target: Target,
     dtype: ModelDtype = "f32",
     *,
-    known: bool = False,
+    model: bool = False,
     observe: Observer | None = None,
 ) -> tuple[Node, ...]:
     """A graph as it is planned: constants folded, in ``dtype``, products of bytes in fours, of bf16
     in pairs, f32 ones of tf32 (GRAPH_PASSES).
 
     Pairs are made where the target multiplies them in one instruction, and the numerics allow them:
-    what is asked to be bf16 is multiplied so unless they are strict, its inputs too. ``known``:
-    outputs that no input reaches are constants.
+    what is asked to be bf16 is multiplied so unless they are strict, its inputs too. Of a ``model``
+    outputs that no input reaches are constants, and results of f16 products have the digits of f32
+    where the target multiplies f16 so, unless numerics are strict.
 
     Raises WeightsError for a constant that does not fit ``dtype``; WrongPlan where what was made is
     another graph.
     """
-    context = GraphContext(outputs, target, numerics, dtype, known)
+    context = GraphContext(outputs, target, numerics, dtype, model)
     made: Rewritten = run_passes(GRAPH_PASSES, Rewritten(outputs), context, observe)
     return made.outputs
 

@@ -34,7 +34,7 @@ def layers(dtype: str, rows: int = 4) -> Tensor:
 
 
 def planned(x: Tensor, target: Target = CPU, numerics: Numerics = "contract") -> LaunchPlan:
-    return schedule(prepared((x.node,), numerics, target))
+    return schedule(prepared((x.node,), numerics, target, model=True))
 
 
 def stored(plan: LaunchPlan) -> set[DType]:
@@ -50,6 +50,11 @@ def test_where_f16_is_multiplied_or_numerics_are_strict_it_is_stored(
     target: Target, numerics: Numerics
 ) -> None:
     assert stored(planned(layers("f16"), target, numerics)) == {F16}
+
+
+def test_tensors_that_are_computed_one_by_one_are_rounded_each() -> None:
+    """What is read in between changes no digit of what is computed of it."""
+    assert stored(schedule(prepared((layers("f16").node,), "contract", CPU))) == {F16}
 
 
 def test_what_caches_do_not_hold_is_stored_in_f16() -> None:

@@ -46,7 +46,7 @@ def in_bytes(outputs: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def test_no_float_tensor_lies_between_layers() -> None:
-    plan = schedule(prepared(in_bytes(network()), "contract", VNNI, known=True))
+    plan = schedule(prepared(in_bytes(network()), "contract", VNNI, model=True))
     made = [b for launch in plan.launches for b in map(plan.buffers.__getitem__, launch.args)]
     inner = {b for b in made if b.data is None and b.id not in (*plan.inputs, *plan.outputs)}
     assert inner
@@ -57,7 +57,7 @@ def test_between_layers_nothing_is_divided_bounded_or_copied() -> None:
     """A relu is what bytes do that saturate, a residual has one scale with the sum, and a pool is
     stored as the next layer reads it.
     """
-    outputs = prepared(in_bytes(network()), "contract", VNNI, known=True)
+    outputs = prepared(in_bytes(network()), "contract", VNNI, model=True)
     maps = [n.arg for n in topological(outputs) if n.op is GraphOp.MAP]
     assert maps.count(Op.DIV) == 1  # of the image
     assert Op.MAX not in maps

@@ -35,7 +35,7 @@ def test_step_needs_no_more_memory_than_pytorch(name: str) -> None:
     target = device_of(2).target
     outputs = tuple(t.node for t in step.build({}))
     nodes, _ = guarded(outputs)
-    graph = prepared(nodes, "contract", target, known=True)
+    graph = prepared(nodes, "contract", target, model=True)
     news = step.news(outputs)
     plan = plan_launches(graph, target, fingerprint(target), None, "contract", news=news).plan
     assert plan_memory(tuple(lifetimes(plan).values())).nbytes <= EAGER[name]

@@ -297,7 +297,7 @@ def _prepared(
     from tunegrad.ir.validate import validated_guards
 
     outputs, guards = validated_guards(nodes)
-    return planning.prepared(outputs, how.numerics, target, how.dtype, known=True), guards
+    return planning.prepared(outputs, how.numerics, target, how.dtype, model=True), guards
 
 
 def _planned(

@@ -140,7 +140,7 @@ def workload_of(
     nodes, guards = guarded(tuple(t.node for t in outputs))  # as a loaded model computes them
     news = model.news(nodes[: len(nodes) - len(guards)], changed)
     target = target or devices.host_device().target
-    graph = prepared(nodes, numerics, target, dtype, known=True)
+    graph = prepared(nodes, numerics, target, dtype, model=True)
     fusion = Fusion.of(
         graph, view_bytes=target.view_bytes, news=news, max_buffers=target.max_buffers
     )
