@@ -73,8 +73,8 @@ class Rewritten:
 class GraphContext:
     """Inputs of GRAPH_PASSES: the outputs as they were given, and how they may be computed.
 
-    ``model``: these are all outputs of a model, so that those that no input reaches become constants,
-    and what is computed in f16 on the way is nobody else's to read.
+    ``model``: these are all outputs of a model, so that those that no input reaches become
+    constants, and what is computed in f16 on the way is nobody else's to read.
     """
 
     given: tuple[Node, ...]

@@ -60,4 +60,4 @@ def test_nothing_below_a_number_is_looked_at_for_its_repeats() -> None:
     repeats = Repeats()
     scale = recurrence(4).max().expand(8, 8).node
     assert repeats.of(scale) == {0, 1}
-    assert len(repeats._found) < 5  # noqa: SLF001
+    assert len(repeats._found) < 5

@@ -485,9 +485,8 @@ class _Realizer:
     def _window(self, n: Node, src: Node, s: State) -> State:
         repeats = n.op is GraphOp.GATHER or (n.op is GraphOp.WINDOW and cast(Any, n.arg)[1] > 1)
         dear = s.expensive or s.ops > CHEAP_OPS or (s.gathered and n.op is GraphOp.WINDOW)
-        dear = dear or (
-            repeats and s.kind == FREE and self._feeds_products(src, self._computed(src))
-        )
+        if repeats and s.kind == FREE and not dear:
+            dear = self._feeds_products(src, self._computed(src, choices=not self._is_square(n)))
         if s.kind != FREE or (repeats and dear):
             self.realize(src)
             s = self.state(src)
@@ -524,17 +523,26 @@ class _Realizer:
             below = below.srcs[0]
         return self._stored_for_products(self.regions.position[id(n)], ops)
 
-    def _computed(self, n: Node) -> int:
-        """Operations of a kernel that inlines ``n``, without choices: of images that are joined,
-        Winograd's transform reads each, once.
+    def _is_square(self, n: Node) -> bool:
+        """True for the first of two windows of 3 neighbours, as of convolutions that Winograd's
+        transforms may compute: of images that are joined, they read each, once.
         """
+        after = (
+            self.regions.order[c] for c in self.regions.consumers[self.regions.position[id(n)]]
+        )
+        windows = [cast(Any, w.arg)[1:] for w in (n, *after) if w.op is GraphOp.WINDOW]
+        return windows == [(3, 1, 1)] * 2
+
+    def _computed(self, n: Node, *, choices: bool) -> int:
+        """Operations of a kernel that inlines ``n``; ``choices``: those among joined images, too."""
         stack, seen = [n], set[Node]()
         while stack:
             at = stack.pop()
             if at not in seen and self.state(at) != _LEAF:
                 seen.add(at)
                 stack.extend(at.srcs)
-        return sum(x.op is GraphOp.MAP and x.arg not in (Op.WHERE, Op.TF32) for x in seen)
+        free = (Op.TF32,) if choices else (Op.TF32, Op.WHERE)
+        return sum(x.op is GraphOp.MAP and x.arg not in free for x in seen)
 
     def _stored_for_products(self, i: int, ops: int) -> bool:
         """True if node ``i`` is a factor of sums of products that would together take longer to
