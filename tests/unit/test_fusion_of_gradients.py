@@ -164,6 +164,18 @@ def test_joined_images_are_stored_for_a_product_and_not_for_windows() -> None:
     assert launched(tg.nn.functional.conv2d(joined, w3, padding=1)) == 1
 
 
+def test_joined_images_are_stored_for_windows_that_no_transform_reads() -> None:
+    """A convolution around a ring chose among its ends for each row of each product: 1.29 times."""
+    x, w = Tensor.input("x", (1, 128, 600)), Tensor.input("w", (128, 128, 3))
+    ring = tg.cat([x[:, :, -4:], x, x[:, :, :4]], 2)
+    assert launched(tg.nn.functional.conv1d(ring, w, dilation=4)) == 2
+    one, other = (Tensor.input(n, (1, 32, 28, 28)) for n in "xy")
+    strided = tg.nn.functional.conv2d(
+        tg.cat([one, other], 1), Tensor.input("v", (64, 64, 3, 3)), stride=2, padding=1
+    )
+    assert launched(strided) == 2
+
+
 def test_image_that_is_stored_for_a_1x1_convolution_is_an_image() -> None:
     """Its windows of one element are views; those of six dimensions are laid out as rows."""
     x, w = Tensor.input("x", (1, 64, 28, 28)), Tensor.input("w", (128, 64, 1, 1))

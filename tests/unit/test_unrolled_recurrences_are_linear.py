@@ -1,4 +1,4 @@
-"""Steps of bytes whose scale depends on all steps before, as ONNX's DynamicQuantizeLSTM is unrolled,
+"""Steps of bytes whose scale depends on all steps before, as ONNX's DynamicQuantizeLSTM has them,
 are rewritten and compared in work that grows with their number: lines that Python runs are counted.
 """
 

@@ -534,7 +534,7 @@ class _Realizer:
         return windows == [(3, 1, 1)] * 2
 
     def _computed(self, n: Node, *, choices: bool) -> int:
-        """Operations of a kernel that inlines ``n``; ``choices``: those among joined images, too."""
+        """Operations of a kernel that inlines ``n``; with ``choices``, those of joined images."""
         stack, seen = [n], set[Node]()
         while stack:
             at = stack.pop()
