@@ -825,7 +825,7 @@ class CPrinter:
         """``op`` on whole vectors, '' where it has no such text."""
         if op in (Op.MAX, Op.MIN):
             return self.dialect.vector_max(op, args[0], args[1]) if dtype.is_float else ""
-        if not dtype.is_float and op in (Op.ABS, *HELPED):
+        if f"{op}_{dtype}" in self.dialect.helpers:
             return ""
         return self.scalar(op, args, dtype, lanes)
 
@@ -851,6 +851,9 @@ class CPrinter:
             return f"tg_{op}_{dtype}({', '.join(args)})"
         if op in _INFIX:
             return f"({args[0]} {_INFIX[op]} {args[1]})"
+        if op in _CALLS and f"{op}_{dtype}" in self.dialect.helpers:
+            self.used.add(f"{op}_{dtype}")
+            return f"tg_{op}_{dtype}({args[0]})"
         if op in _CALLS and not (op is Op.FLOOR and dtype.is_int):
             name = "rint" if op is Op.ROUND else op
             return f"{self.dialect.function(name, dtype)}({', '.join(args)})"
