@@ -18,7 +18,14 @@ from tunegrad.frontend import Tensor
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.variants import parts_of, variants_of
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.planning import allowed, expected, pick_variants, picked
+from tunegrad.planning import (
+    allowed,
+    expected,
+    pick_variants,
+    picked,
+    variant_s,
+    worth_measuring,
+)
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status, Trial
 
 SERVER = replace(AVX512, threads=1)
@@ -56,6 +63,17 @@ def test_strict_allows_the_exact_ones() -> None:
         "direct", "winograd2", "winograd4", "channels_last", "channels_last_winograd2",
         "channels_last_winograd4",
     )  # fmt: skip
+
+
+def test_variants_that_are_expected_far_behind_are_not_worth_measuring() -> None:
+    names = allowed(KERNEL, "contract", SERVER)
+    seconds = {v: variant_s(KERNEL, v, SERVER) for v in names}
+    found = worth_measuring(KERNEL, names, SERVER)
+    behind = {v for v in names if seconds[v] > 2.56 * min(seconds.values())}
+    assert set(found) == set(names) - behind
+    assert "direct" in behind
+    gpu = replace(SERVER, max_local=1024)
+    assert worth_measuring(KERNEL, names, gpu) == names
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .expected import (
         NEAR, allowed, expected, expected_attentions, expected_parts, expected_plan_s, expected_s,
         measured_variant, pick_variants, picked, stored_s, stored_variant, variant_s,
+        worth_measuring,
     )  # fmt: skip
     from .plan import (
         RULES, Planned, image_forms, images_key, images_text, plan_launches, planned_as, prepared,
@@ -26,7 +27,8 @@ else:
             "deviation": "deviation deviation_of_graph",
             "expected": (
                 "NEAR allowed expected expected_attentions expected_parts expected_plan_s "
-                "expected_s measured_variant pick_variants picked stored_s stored_variant variant_s"
+                "expected_s measured_variant pick_variants picked stored_s stored_variant variant_s "
+                "worth_measuring"
             ),
             "plan": (
                 "Planned RULES image_forms images_key images_text plan_launches planned_as "

@@ -27,7 +27,7 @@ from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import DIRECT, parts_of
 from tunegrad.opts import SPACE_VERSION
-from tunegrad.planning import NEAR, allowed, measured_variant
+from tunegrad.planning import NEAR, allowed, measured_variant, worth_measuring
 from tunegrad.search import ModelSearch
 from tunegrad.trial import Fingerprint
 
@@ -188,11 +188,12 @@ def candidates_of(
     ``measure`` verifies and times default schedules and gives seconds by key, infinity where none
     ran. Variants that a model of the ``target`` expects to be slower by their nature are left out.
     """
-    names = {u.key: allowed(u.kernel, numerics, target) for u in workload.kernels}
     picks = _settled(workload, numerics, here, store)
-    open_kernels = [
-        u.kernel for u in workload.kernels if u.key not in picks and len(names[u.key]) > 1
-    ]
+    undecided = [u.kernel for u in workload.kernels if u.key not in picks]
+    names = {k.key: allowed(k, numerics, target) for k in undecided}
+    if target is not None:
+        names = {k.key: worth_measuring(k, names[k.key], target) for k in undecided}
+    open_kernels = [k for k in undecided if names[k.key] != (DIRECT,)]
     if not open_kernels:
         return VariantCandidates(workload, picks)
     parts = {p.key: p for k in open_kernels for v in names[k.key] for p in parts_of(k, v)}
