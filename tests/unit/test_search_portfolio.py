@@ -163,7 +163,7 @@ def test_portfolio_forgets_what_it_put_off_once_that_is_told():
 
 
 def test_portfolio_names_the_member_that_proposed():
-    portfolio = PortfolioSearcher(SPACE, Random(0))
+    portfolio = PortfolioSearcher(SPACE, Random(0), alone=12)
     play = [
         p
         for _ in range(6)
@@ -177,12 +177,12 @@ def test_portfolio_names_the_member_that_proposed():
 
 def test_portfolio_leaves_its_first_trials_to_the_first_member():
     portfolio, asked = PortfolioSearcher(SPACE, Random(0)), []
-    for _ in range(5):
-        for p in portfolio.ask(6):
+    for _ in range(8):
+        for p in portfolio.ask(8):
             asked.append(p.origin)
             portfolio.tell(p, SURFACE.measure(p.schedule))
-    assert set(asked[:12]) == {"portfolio:beam"}
-    assert len(set(asked[12:])) >= 3
+    assert set(asked[:32]) == {"portfolio:beam"}
+    assert len(set(asked[32:])) >= 3
 
 
 def test_portfolio_on_a_flat_surface_uses_all_members():

@@ -54,8 +54,8 @@ searched (decision 0025).
 """
 
 _FAR = NEAR * NEAR
-"""Variants that are expected to take over this much longer than the best one are not measured: of
-twelve stores no searched one of these came within 1.15 of the best (decision 0160).
+"""Variants that are expected to take over so many times what the best one does are not measured:
+of 69 in eleven stores none was within 1.14 of the best once searched (decision 0160).
 """
 
 _CLEARLY = 1.25

@@ -1,7 +1,7 @@
 """Portfolio search: several searchers share the trials, each gets what it has earned, all hear
 everything.
 
-    the first dozen is beam search's; then shares: a floor for each, the rest by gain per trial
+    the first 32 are beam search's; then shares: a floor for each, the rest by gain per trial
 
     ask(n) --> beam | evolutionary | bayesian | random --> promising? --> proposals --> measured
                  ^         ^             ^        ^            |                         |
@@ -41,7 +41,7 @@ _TRIALS = 6.0
 _TRUST = {"beam": 1.0, "evolutionary": 0.8, "bayesian": 0.6, "random": 0.4}
 """Assumed worth of a searcher before it has earned anything, against the best; 1 for others."""
 
-_ALONE = 12
+_ALONE = 32
 """Schedules with decisions that are known before trials are divided: the first needs fewest."""
 
 _ELITE, _GREED, _SWEEP = 5, 2.0, 4096
