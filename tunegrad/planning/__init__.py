@@ -27,8 +27,8 @@ else:
             "deviation": "deviation deviation_of_graph",
             "expected": (
                 "NEAR allowed expected expected_attentions expected_parts expected_plan_s "
-                "expected_s measured_variant pick_variants picked stored_s stored_variant variant_s "
-                "worth_measuring"
+                "expected_s measured_variant pick_variants picked stored_s stored_variant "
+                "variant_s worth_measuring"
             ),
             "plan": (
                 "Planned RULES image_forms images_key images_text plan_launches planned_as "
