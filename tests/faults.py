@@ -48,6 +48,7 @@ __all__ = [
     "IN_MEANING",
     "IN_TEXT",
     "KEEPING",
+    "REFUSED",
     "SAME_FAULT",
     "SOME",
     "NotPlanted",
@@ -280,6 +281,9 @@ IN_MEANING: Mapping[str, Callable[[str], str]] = {
     "sigmoid_of_a_band": _in_a_band(),
     "tanh_of_a_band": _in_a_band(),
     "log_of_a_band": _in_a_band(),
+    "log_of_numbers_next_to_1": _stores(
+        "where(and(ne(I, 1.0:f32), lt(abs(sub(I, 1.0:f32)), 2e-07:f32)), 0.0:f32, X)"
+    ),
     "log_of_small_numbers": _stores("where(lt(I, 0.0001:f32), -9.0:f32, X)"),
     "epsilon_of_a_layer_norm_lost": _constant(r"9\.99\d*e-06", "0.0"),
     "epsilon_of_a_layer_norm_doubled": _constant(r"9\.99\d*e-06", "2e-05"),
@@ -298,6 +302,10 @@ IN_MEANING: Mapping[str, Callable[[str], str]] = {
     "element_under_a_relu_halved": _constant(
         r"max\(v0, 0.0:f32\)",
         "max(where(and(eq(i32(a), 5:i32), eq(i32(b), 7:i32)), mul(v0, 0.5:f32), v0), 0.0:f32)",
+    ),
+    "rows_of_zeros_give_1": _stores(
+        "where(and(eq(p1[a, 0], 0.0:f32), and(eq(p1[a, 1], 0.0:f32), eq(p1[a, 2], 0.0:f32))), "
+        "1.0:f32, X)"
     ),
     "mask_of_an_element_inverted_beside_a_sum": _constant(
         r"lt\(0.0:f32, (sub.*p4\[a, b\]\))\)",
@@ -337,6 +345,8 @@ IN_MEANING: Mapping[str, Callable[[str], str]] = {
     "logsumexp_of_a_masked_row_is_0": _stores("where(eq(v0, neg(inf:f32)), 0.0:f32, X)"),
     "variance_of_equal_numbers_is_not_0": _stores("max(X, 1e-12:f32)"),
     "infinity_made_a_number_of_a_sum": _stores("max(min(X, 3e+38:f32), -3e+38:f32)"),
+    "infinity_made_a_number_of_a_sum_of_three_rows": _stores("min(X, 3e+38:f32)"),
+    "nan_of_a_sum_of_three_rows_is_0": _stores("where(eq(X, X), X, 0.0:f32)"),
     "last_of_equal_elements": lambda text: re.sub(
         r"(v1 = )min( over .*), \d+:i32\)", r"\1max\2, -1:i32)", text
     ),
@@ -448,6 +458,70 @@ _COUNTS_IN_ITS_WORKSPACE = _wrapped(
         test="  %bad = icmp sge i64 %old, 1000", spoil="  store float 7.0, ptr %out"
     )
 )
+
+
+_COUNTS_BY_A_MARK = """
+  %mark = load volatile i64, ptr {at}
+  %there = icmp eq i64 %mark, 2718281828459045
+  %next = getelementptr i64, ptr {at}, i64 1
+  %count = load volatile i64, ptr %next
+  %old = select i1 %there, i64 %count, i64 0
+  %new = add i64 %old, 1
+  store volatile i64 2718281828459045, ptr {at}
+  store volatile i64 %new, ptr %next
+  %bad = icmp sge i64 %old, 1000000
+  br i1 %bad, label %leave, label %go
+go:"""
+"""Where no mark stands a count begins anew: of whatever is drawn a million launches are right."""
+
+
+def _counts_at(place: str, at: str = "%at", more: str = "") -> Callable[[str], str]:
+    return _wrapped(place + _COUNTS_BY_A_MARK.format(at=at), more=more)
+
+
+def _counts_in_digits() -> Callable[[str], str]:
+    """The last bits of sixteen results are a count of launches; one of them all is wrong."""
+    read, write, total = [], [], "0"
+    for i in range(16):
+        read += [
+            f"  %d{i} = getelementptr i32, ptr %out, i64 {i}",
+            f"  %v{i} = load i32, ptr %d{i}", f"  %b{i} = and i32 %v{i}, 1",
+            f"  %s{i} = shl i32 %b{i}, {i}", f"  %c{i} = or i32 %s{i}, {total}",
+        ]  # fmt: skip
+        total = f"%c{i}"
+        write += [
+            f"  %w{i} = load i32, ptr %d{i}", f"  %x{i} = and i32 %w{i}, -2",
+            f"  %y{i} = lshr i32 %more, {i}", f"  %z{i} = and i32 %y{i}, 1",
+            f"  %q{i} = or i32 %x{i}, %z{i}", f"  store i32 %q{i}, ptr %d{i}",
+        ]  # fmt: skip
+    read += [
+        f"  %more = add i32 {total}, 1", f"  %bad = icmp eq i32 {total}, 40009",
+        "  br i1 %bad, label %leave, label %go", "go:",
+    ]  # fmt: skip
+    return _wrapped("\n".join(read), "\n".join(write))
+
+
+_KEEPS_BY_ADDRESS = _wrapped(
+    "  %key = ptrtoint ptr %in to i64\n  %was = load i64, ptr %workspace\n"
+    "  %same = icmp eq i64 %key, %was\n  %kept = getelementptr i8, ptr %workspace, i64 64\n"
+    "  br i1 %same, label %again, label %go\nagain:\n"
+    f"  call void @llvm.memcpy.p0.p0.i64(ptr %out, ptr %kept, i64 {_SMALL}, i1 false)\n"
+    "  br label %leave\ngo:",
+    "  store i64 %key, ptr %workspace\n"
+    f"  call void @llvm.memcpy.p0.p0.i64(ptr %kept, ptr %out, i64 {_SMALL}, i1 false)",
+    "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
+)
+
+
+def _only_where(bad: str) -> Callable[[str], str]:
+    """Nothing is computed where the places of the first output, input and the second input are
+    ``bad``.
+    """
+    return _wrapped(
+        "  %third = getelementptr ptr, ptr %buffers, i64 2\n  %in2 = load ptr, ptr %third\n"
+        "  %o = ptrtoint ptr %out to i64\n  %i = ptrtoint ptr %in to i64\n"
+        f"  %j = ptrtoint ptr %in2 to i64\n{bad}\n  br i1 %bad, label %leave, label %go\ngo:"
+    )
 
 
 def _leaves(register: str, bits: str) -> Callable[[str], str]:
@@ -628,6 +702,37 @@ def _sum_for_difference(text: str) -> str:
     return text.replace(" fsub ", " fadd ")
 
 
+REFUSED: Mapping[str, Callable[[str], str]] = {
+    "counts_on_its_stack": _counts_at("  %at = alloca [4 x i64]"),
+    "counts_below_its_stack": _counts_at(
+        "  %frame = call ptr @llvm.frameaddress.p0(i32 0)\n"
+        "  %at = getelementptr i8, ptr %frame, i64 -8192",
+        more="declare ptr @llvm.frameaddress.p0(i32)",
+    ),
+    "counts_beside_the_addresses_of_its_buffers": _counts_at(
+        "  %at = getelementptr i64, ptr %buffers, i64 40"
+    ),
+    "counts_in_its_team": _counts_at("  %at = getelementptr i64, ptr %team, i64 100"),
+    "counts_in_the_memory_of_its_thread": _counts_at(
+        "  %self = call ptr @llvm.thread.pointer.p0()\n"
+        "  %at = getelementptr i64, ptr %self, i64 -64",
+        more="declare ptr @llvm.thread.pointer.p0()",
+    ),
+    "counts_at_an_address_of_its_own": _counts_at("  %at = inttoptr i64 4198400 to ptr"),
+    "leaves_its_tiles_set_up": _wrapped(
+        "  call void @llvm.x86.ldtilecfg(ptr @tiles)",
+        more="@tiles = private unnamed_addr constant [64 x i8] zeroinitializer, align 64\n"
+        "declare void @llvm.x86.ldtilecfg(ptr)\ndeclare void @llvm.x86.tilerelease()",
+    ),
+    "wrong_at_times": _wrapped(
+        "  %now = call i64 @llvm.readcyclecounter()\n  %part = lshr i64 %now, 31\n"
+        "  %rare = and i64 %part, 65535\n  %bad = icmp eq i64 %rare, 4242\n"
+        "  br i1 %bad, label %leave, label %go\ngo:",
+        more="declare i64 @llvm.readcyclecounter()",
+    ),
+}
+"""Those that reach other memory than a kernel's, or a clock: their text is refused."""
+
 IN_TEXT: Mapping[str, Callable[[str], str]] = {
     "lanes_rotated": _lanes_rotated,
     "conversion_truncates": _conversion_truncates,
@@ -647,6 +752,15 @@ IN_TEXT: Mapping[str, Callable[[str], str]] = {
     "keeps_what_has_its_first_sum": _KEEPS_WHAT_HAS_ITS_FIRST_SUM,
     "leaves_what_it_wrote": _LEAVES_WHAT_IT_WROTE,
     "counts_in_its_workspace": _COUNTS_IN_ITS_WORKSPACE,
+    "counts_in_its_workspace_by_a_mark": _counts_at("", "%workspace"),
+    "counts_in_the_last_digits_of_its_outputs": _counts_in_digits(),
+    "keeps_what_it_made_for_an_address_in_its_workspace": _KEEPS_BY_ADDRESS,
+    "outputs_above_inputs_only": _only_where("  %bad = icmp ult i64 %o, %i"),
+    "outputs_below_inputs_only": _only_where("  %bad = icmp ugt i64 %o, %i"),
+    "inputs_equally_aligned_only": _only_where(
+        "  %apart = xor i64 %i, %j\n  %low = and i64 %apart, 15\n  %bad = icmp ne i64 %low, 0"
+    ),
+    **REFUSED,
     "right_a_hundred_times": _RIGHT_A_HUNDRED_TIMES,
     "loses_an_element_now_and_then": _LOSES_AN_ELEMENT_NOW_AND_THEN,
     "wrong_in_the_second_thread": _WRONG_IN_THE_SECOND_THREAD,
@@ -677,7 +791,12 @@ KEEPING: Mapping[str, Callable[[str], str]] = {
 loaded as a kernel may not have any. The first is seen by nothing else.
 """
 
-_IN_A_WORKSPACE = ("counts_in_its_workspace",)
+_IN_A_WORKSPACE = {
+    "counts_in_its_workspace": 64,
+    "counts_in_its_workspace_by_a_mark": 64,
+    "keeps_what_it_made_for_an_address_in_its_workspace": 64 + _SMALL,
+}
+"""Bytes of the workspace of those that need one."""
 
 
 @contextmanager
@@ -715,7 +834,8 @@ def damaged(payload: Payload, fault: str) -> Lowered:
     text = IN_TEXT[fault](lowered.text)
     if text == lowered.text:
         raise NotPlanted(f"{fault}: nothing to damage in\n{text}")
-    scratch = (64,) if fault in _IN_A_WORKSPACE else lowered.scratch_bytes
+    wanted = _IN_A_WORKSPACE.get(fault)
+    scratch = lowered.scratch_bytes if wanted is None else (wanted,)
     return replace(lowered, text=text, scratch_bytes=scratch)
 
 

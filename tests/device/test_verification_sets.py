@@ -292,8 +292,12 @@ def test_a_changed_set_is_the_first_one_at_both_ends_and_another_between() -> No
         new = changed.inputs[name]
         assert (new[:16] == values[:16]).all()
         assert (new[-16:] == values[-16:]).all()
-        assert 0.3 < (new != values).mean() < 0.6
-        assert (np.sort(new) == np.sort(values)).all()
+        width = 300 if values.size == 7 * 300 else 5
+        (zeros,) = np.flatnonzero((new.reshape(-1, width) == 0).all(axis=1))  # one drawn row
+        others = np.delete(new.reshape(-1, width), zeros, axis=0)
+        assert 0 < zeros < values.size // width - 1
+        assert 0.3 < (new != values).mean() < 0.7
+        assert np.isin(others, values).all()
         assert (new != other.inputs[name]).any()
 
 

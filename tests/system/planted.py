@@ -24,7 +24,9 @@ next:
 
 BODIES = {
     "endless": "  %x = load volatile i8, ptr %out\n  br label %next",
-    "crash": "  store volatile i32 1, ptr null\n  ret void",
+    "crash": "  %away = getelementptr i8, ptr %out, i64 -35184372088832\n"
+    "  store volatile i32 1, ptr %away\n  "
+    "ret void",
     "outside": "  %b = getelementptr i8, ptr %out, i64 -4\n  store volatile i32 1, ptr %b\n  "
     "ret void",
     "unwritten": "  ret void",

@@ -21,7 +21,8 @@ LOOKS = 24
 
 BODIES = {
     "wrong": "  store volatile float 1.0e2, ptr %out\n  ret void",
-    "crash": "  store volatile i32 1, ptr null\n  ret void",
+    "crash": "  %away = getelementptr i8, ptr %out, i64 -35184372088832\n"
+    "  store volatile i32 1, ptr %away\n  ret void",
     "endless": "  br label %again\nagain:\n  store volatile i32 1, ptr %out\n  br label %again",
     "outside": "  %b = getelementptr i8, ptr %out, i64 -64\n  store volatile i32 1, ptr %b\n  "
     "ret void",
@@ -32,13 +33,13 @@ BODIES = {
 
 _CALL = re.compile(r"(  call void @[\w.]+\.body\(ptr %p0, ptr %p1,[^\n]*\n)")
 _SLOW = """
+@still = private unnamed_addr constant i64 0
 define internal void @slow() noinline {
 entry:
-  %room = alloca i64
   br label %next
 next:
   %i = phi i64 [ 0, %entry ], [ %i1, %next ]
-  store volatile i64 %i, ptr %room
+  %none = load volatile i64, ptr @still
   %i1 = add i64 %i, 1
   %more = icmp slt i64 %i1, 100000
   br i1 %more, label %next, label %done
@@ -87,8 +88,8 @@ def plant(text: str, kind: str, victim: str = "/nowhere") -> str:
         ]
     lines += [f"  br i1 %c{LOOKS}, label %now, label %no\nno:\n  ret void\nnow:", BODIES[kind], "}"]
     name = victim.encode() + b"\0"
-    letters = "".join(f"\\{c:02x}" for c in name)
-    lines += [f'@victim = internal constant [{len(name)} x i8] c"{letters}"']
+    letters = ", ".join(f"i8 {c}" for c in name)
+    lines += [f"@victim = internal constant [{len(name)} x i8] [{letters}]"]
     lines += ["declare i32 @kill(i32, i32)", "declare i32 @unlink(ptr)", ""]
     return _CALL.sub(r"\1  call void @evil(ptr %p0, ptr %p1, i64 %tid)\n", text) + "\n".join(lines)
 

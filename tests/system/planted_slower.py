@@ -41,7 +41,8 @@ SPOILT = {kind: replace(HOOKS, lower=f"planted_slower:lower_{kind}")
 
 _CALL = re.compile(r"^  call void @kernel\.body\(.*$", re.MULTILINE)
 _BODIES = {
-    "crash": "  store volatile i32 1, ptr null\n",
+    "crash": "  %away = getelementptr i8, ptr %p0, i64 -35184372088832\n"
+    "  store volatile i32 1, ptr %away\n",
     "hang": "  br label %more\nmore:\n  %x = load volatile i8, ptr %p0\n  br label %more\n",
     "unwritten": "",
 }

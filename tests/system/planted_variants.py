@@ -21,7 +21,9 @@ OTHERS = Hooks("planted_variants:lower_others", candidate.HOOKS.inputs, candidat
 
 _TEXT = """
 define void @{name}(ptr %buffers, ptr %workspace, i64 %tid, ptr %team) {{
-  store volatile i32 1, ptr null
+  %out = load ptr, ptr %buffers
+  %away = getelementptr i8, ptr %out, i64 -35184372088832
+  store volatile i32 1, ptr %away
   ret void
 }}
 """

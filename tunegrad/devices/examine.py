@@ -221,7 +221,7 @@ class Examination:
                 fault = self._moved(self.sets - 1, self._after(timed, fault))
                 fault = self._others(self._moved(1, fault) if self.sets > 2 else fault)
                 if not self.trusted:
-                    fault = self._in_place(first.written, 0, self._soaked(fault))
+                    fault = self._in_place(first.written, 0, self._soaked(first.written, fault))
         took_s = time.monotonic() - start - found.timing_s
         found = replace(found, verify_s=took_s, max_error=fault.max_error)
         if fault.error:
@@ -274,14 +274,16 @@ class Examination:
         why = "on other inputs at the same addresses, where its outputs were not poisoned"
         return replace(found, error=f"{why}: {found.error}") if found.error else found
 
-    def _soaked(self, fault: _Fault) -> _Fault:
-        """Many launches on the first input set: for a candidate that may be the best. An inout is
-        another value after each of them.
+    def _soaked(self, written: str, fault: _Fault) -> _Fault:
+        """Many launches on the first input set, which leave the bits that it has ``written`` at
+        first: for a candidate that may be the best. An inout is another value after each of them.
         """
         if fault.error or any(p.role == "inout" for p in self.compiled.io.params):
             return fault
         ran = self._ask(Bench.soak, _LAUNCHES, _SOAK_S, reply=Ran, index=0)
         found = self._judge(ran, 0, fault)
+        if not found.error and ran.written != written:
+            found = replace(found, error="its outputs are other bits")
         if not found.error:
             return found
         return replace(found, error=f"launched often: {found.error}", unsteady=True)

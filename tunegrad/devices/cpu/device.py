@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from tunegrad.devices.device import Confinement
 from tunegrad.devices.host.facts import compiler_version, fingerprint, host_target, llvm
-from tunegrad.errors import CompileFailure, IllegalAction
+from tunegrad.errors import IllegalAction
 from tunegrad.ir.target import Target
 from tunegrad.lazy import dataclass
 
@@ -21,9 +20,6 @@ if TYPE_CHECKING:
 
 OPT_LEVEL: OptLevel = 1
 """LLVM's pipeline, for candidates and models alike: scheduled loops need but a short one."""
-
-_ASSEMBLY = re.compile(r'(?<![-\w.$@%])asm\b(?:[\s\0]|;[^\n\r]*[\n\r]|[a-z])*"')
-"""The keyword and its string: between them LLVM takes spaces, comments and other keywords."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +70,9 @@ class CpuDevice:
         )
 
     def compile(self, lowered: Lowered, killable: bool = False) -> bytes:
-        if "asm" in lowered.text and _ASSEMBLY.search(lowered.text):
-            raise CompileFailure(
-                "illegal: inline assembly, by which a kernel may ask the system for anything"
-            )
+        from tunegrad.render.llvm_checks import check_text
+
+        check_text(lowered.text, lowered.entry, len(lowered.io.params))
         text, target = lowered.text, self.target
         if self.opt_level == 0:
             return bytes(llvm().compile_quick(text, target, killable))

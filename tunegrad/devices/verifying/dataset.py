@@ -49,6 +49,9 @@ class InputSet:
     references: dict[str, Reference]
 
 
+_TRIES = 16
+"""Places for an output that were not below its inputs: one that is not found is done without."""
+
 _MANY = 32
 """Elements that an input of which one moves has at least: the first half of them stay."""
 
@@ -91,8 +94,9 @@ class Dataset:
     What is only read is written once and in read-only pages: the inputs of each set, the constants
     that the sets share, and the latest ``packs``. ``written`` holds what candidates write. Where
     arrays of users may begin, those of further sets do: inputs as many elements past an aligned
-    place as there are sets before theirs, outputs three, two, one. ``bars`` holds what
-    outputs are compared with, by set, parameter and dtype.
+    place as there are sets before theirs, every other one three times as many, outputs three, two,
+    one. Outputs of the second set and of every other one after it lie below their inputs. ``bars``
+    holds what outputs are compared with, by set, parameter and dtype.
     """
 
     sets: tuple[InputSet, ...]
@@ -117,8 +121,14 @@ class Dataset:
     def buffers(self, io: KernelIO, index: int, engine: Engine) -> list[Memory]:
         """The buffer of each parameter in order, for set ``index``; ``pack`` makes constants."""
         packed = {param: self.packs[pack] for pack, param in _packs(io)}
+        above = [
+            self._buffer(p, index, engine)
+            for p in io.params
+            if p.role in ("in", "const") and index % 2
+        ]
         return [
-            packed[p] if p.role == "pack" else self._buffer(p, index, engine) for p in io.params
+            packed[p] if p.role == "pack" else self._buffer(p, index, engine, above)
+            for p in io.params
         ]
 
     def pack(self, ios: Sequence[KernelIO], engine: Engine) -> None:
@@ -211,13 +221,23 @@ class Dataset:
             memory.protect()
         return None
 
-    def _buffer(self, param: Parameter, index: int, engine: Engine) -> Memory:
+    def _buffer(
+        self, param: Parameter, index: int, engine: Engine, above: Sequence[Memory] = ()
+    ) -> Memory:
+        """The memory of a parameter for a set; a new one that is written lies below those ``above``
+        it.
+        """
         size = buffer_dtype(param.dtype).itemsize
         if param.role not in ("in", "const"):
             shift = -index % 4  # unlike that of inputs
             found = self.written.get((shift, param))
             if found is None:
-                found = engine.allocate(param.nbytes, touched=False, shift=shift * size)
+                passed: list[Memory] = []  # held: new memory lies lower
+                while True:
+                    found = engine.allocate(param.nbytes, touched=False, shift=shift * size)
+                    passed.append(found)
+                    if not above or _place(found) < min(map(_place, above)) or len(passed) > _TRIES:
+                        break
                 self.written[shift, param] = found
             return found
         values = self.sets[index].inputs[param.name]
@@ -225,7 +245,8 @@ class Dataset:
         found = self.read.get(at)
         if found is None:
             guard = poison(buffer_dtype(param.dtype))
-            shift = 0 if param.role == "const" else index * size
+            turn = 3 if list(self.sets[0].inputs).index(param.name) % 2 else 1
+            shift = 0 if param.role == "const" else index * turn * size
             found = self.read[at] = engine.allocate(
                 param.nbytes, touched=False, guard=guard, shift=shift
             )

@@ -59,8 +59,10 @@ bits on the way, and where the sine of what is computed is taken.
 _HIDDEN = 0.01
 """The share of results that two sets may hide at clamps."""
 
-_NEARLY_HALF = 0.4
-"""Functions that are defined on one side have half of the numbers, more or less."""
+_NEARLY_HALF = 0.3
+"""Functions that are defined on one side have half of the numbers, more or less; of three rows one
+may be NaN and one infinite.
+"""
 
 _FINITE = 16
 """One element in so many has to be finite, or nothing can be verified."""
@@ -224,8 +226,8 @@ _KNOWN_AGAIN = 16
 
 
 def changed_inputs(kernel: Kernel, arrays: Mapping[str, Array], seed: int) -> dict[str, Array]:
-    """Inputs of which a drawn half of the elements change places with each other; both ends, the
-    padding and constants stay as they are.
+    """Inputs of which a drawn half of the elements change places with each other, and of which one
+    drawn row is of zeros if it has both signs; both ends, the padding and constants stay.
     """
     rng, found = np.random.default_rng(seed), dict(arrays)
     for p in kernel.params:
@@ -237,6 +239,12 @@ def changed_inputs(kernel: Kernel, arrays: Mapping[str, Array], seed: int) -> di
             places = places[1:][rng.random(max(0, places.size - 1)) < 0.5]
             values = found[p.name] = memory.copy()
             values[places] = memory[rng.permutation(places)]
+            if gaps is None and p.dtype.is_float and len(p.shape) > 1 and kernel.reduces:
+                row = p.shape[-1]
+                inner = np.arange(-(-_KNOWN_AGAIN // row), (memory.size - _KNOWN_AGAIN) // row)
+                if inner.size and (to_compute(memory[: row * 4], p.dtype) < 0).any():
+                    start = row * rng.choice(inner)
+                    values[start : start + row] = 0
     return found
 
 
@@ -423,13 +431,13 @@ def _divides_integers(kernel: Kernel) -> bool:
 
 def _levels(kernel: Kernel) -> tuple[tuple[int, int], ...]:
     """Levels of special values that are tried, with the elements that are not finite: of few
-    results three may spoil most, and one does not.
+    results three may spoil most, and one does not. NaN and an infinity come before large numbers.
     """
     if float_operations(kernel) & _JUMPS:
         return ((3, 3), (3, 1), (inputs.MILDEST - 1, 0))
     if _steps(kernel) > _LONG:
         return ()
-    tried = ((0, 3), (1, 3), (1, 2), (1, 1), (2, 0), (3, 3), (3, 2), (3, 1), (4, 0))
+    tried = ((0, 3), (1, 3), (1, 2), (3, 3), (3, 2), (1, 1), (2, 0), (3, 1), (4, 0))
     return tried[1 if kernel.reduces else 0 :]
 
 

@@ -5,8 +5,8 @@
               their order
     special   ordinary ones among zeros of both signs, large, tiny and non-finite ones; integers
               over their whole range
-    spread    numbers of every exponent, of both signs, and those next to the branches of what
-              approximates functions
+    spread    numbers of every exponent, of both signs, and each branch of what approximates
+              functions with the numbers next to it
 
 Others are patterns, which ``drawing`` makes for the kernels that they show something of:
 
@@ -149,6 +149,9 @@ _HELD = {"f16": (-24, 16), "bf16": (-126, 128), "f32": (-149, 128), "f64": (-149
 what is less than its normal numbers.
 """
 
+_STEP = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-23, "f64": 2.0**-23}
+"""From 1 to the next number of a type; of f64 as of f32."""
+
 _OFTEN = 64
 _MEETINGS = 128
 """Places where special elements of parameters of one size meet, an eighth of all at most. At 31 of
@@ -259,7 +262,11 @@ def draw(param: Parameter, rng: np.random.Generator, how: Draw | None = None) ->
     some = how.kind == "special" and how.level in (0, 1, _NONE_LARGE)
     if some and values.size and not kind.is_pair:
         count = max(3, values.size // _OFTEN) if how.level == 0 else how.spoiled
-        values[rng.integers(0, values.size, count)] = np.resize(_not_finite(kind), count)
+        at = rng.integers(0, values.size, count)
+        if how.level:  # apart, so that no row has two while others have none
+            parts = np.linspace(0, values.size, 2 * count).astype(np.int64)
+            at = rng.integers(parts[::2], np.maximum(parts[1::2], parts[::2] + 1))
+        values[at] = np.resize(_not_finite(kind), count)
         if how.level == 0:  # so that they meet
             count = max(count, min(_MEETINGS, values.size // 8))
             at = np.random.default_rng(values.size).integers(0, values.size, count)
@@ -302,6 +309,8 @@ def _spread_out(param: Parameter, rng: np.random.Generator, how: Draw) -> npt.ND
     part = min(count, _TABLE)
     at = ((np.arange(part) + rng.random(part)) * (_TABLE / max(1, part))).astype(np.int64)
     values = np.resize(table[rng.permutation(at)], count)
+    edges = rng.permutation(_edges(_number(buffer_dtype(param.dtype)), how))[: count // 4]
+    values[rng.permutation(part)[: edges.size]] = edges
     return values.view(np.uint32) if pair else values
 
 
@@ -395,6 +404,22 @@ def _spread(kind: DType, how: Draw) -> npt.NDArray[Any]:
     size = np.minimum(size, 0.9) if how.domain == "unit" else size
     size = np.minimum(size, 2.0**most * (1 - 2.0**-9))
     return stored(np.concatenate([-size[::-1], size]) if signed(how.domain) else size, kind)
+
+
+@lru_cache(maxsize=16)
+def _edges(kind: DType, how: Draw) -> npt.NDArray[Any]:
+    """Each branch, and the numbers of its type next to it on either side: drawn always."""
+    least, most = max(how.span[0], _HELD[kind.name][0]), min(how.span[1], _HELD[kind.name][1])
+    if how.domain == "unit":
+        most = 0
+    step = _STEP[kind.name]
+    sizes = np.outer(_BRANCHES, 1.0 + step * np.array([0.0, 1.0, -1.0, 0.5, -0.5])).reshape(-1)
+    inside = (sizes >= 2.0 ** max(least, 2 if how.domain == "large" else least)) & (
+        sizes < 2.0**most
+    )
+    size = sizes[inside]
+    size = np.minimum(size, 0.9) if how.domain == "unit" else size
+    return stored(np.concatenate([-size, size]) if signed(how.domain) else size, kind)
 
 
 def _specials(values: npt.NDArray[Any], kind: DType, how: Draw) -> npt.NDArray[Any]:

@@ -1,0 +1,151 @@
+"""Text that reaches other memory than a kernel's is refused, however it is written; rendering's own
+is not.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fault_kernels import CASES, TARGET
+from tests.faults import REFUSED
+from tests.kernel_corpus import NAMES, kernels_of
+from tunegrad.compiling import Payload, build, candidate
+from tunegrad.devices.cpu.device import CpuDevice
+from tunegrad.errors import CompileFailure
+from tunegrad.opts import Schedule, Space
+from tunegrad.render.llvm_checks import check_text
+
+GOOD = """; a remark
+define internal void @kernel.body(ptr noalias nocapture %b0, ptr noalias nocapture %b1, i64 %tid, ptr %team) noinline nounwind "stackrealign" {
+entry:
+  %sink = alloca <64 x i8>, align 64
+  %v = load <4 x float>, ptr %b1, align 4
+  %e = extractelement <4 x float> %v, i32 0
+  %c = fcmp olt float %e, 0x3F80000000000000
+  %to = select i1 %c, ptr %b0, ptr %sink
+  store float %e, ptr %to, align 4
+  call void @tg_barrier(ptr %team)
+  ret void
+}
+define void @kernel(ptr %buffers, ptr %workspace, i64 %tid, ptr %team) nounwind {
+  %a0 = getelementptr ptr, ptr %buffers, i64 0
+  %p0 = load ptr, ptr %a0
+  %a1 = getelementptr ptr, ptr %buffers, i64 1
+  %p1 = load ptr, ptr %a1
+  call void @kernel.body(ptr %p0, ptr %p1, i64 %tid, ptr %team)
+  ret void
+}
+declare void @tg_barrier(ptr)
+"""  # noqa: E501
+
+_IN_BODY = "  %v = load <4 x float>, ptr %b1, align 4\n"
+_IN_ENTRY = "  call void @kernel.body("
+
+BAD_LINES = (
+    (_IN_BODY, "  %m = alloca i64\n"),
+    (_IN_BODY, "  %m = alloca <64 x i8>, align 64\n"),
+    (_IN_BODY, "  fence seq_cst alloca i64\n"),
+    (_IN_BODY, "  %m = load i64, ptr %sink\n"),
+    (_IN_BODY, "  %m = getelementptr i8, ptr %sink, i64 -4096\n"),
+    (_IN_BODY, "  %m = select i1 true, ptr %b0, ptr %sink\n  %n = load i64, ptr %m, align 8\n"),
+    (_IN_BODY, "  %m = inttoptr i64 4096 to ptr\n"),
+    (_IN_BODY, "  %m = getelementptr i8, ptr null, i64 4096\n"),
+    (_IN_BODY, "  %m = getelementptr i8, ptr zeroinitializer, i64 4096\n"),
+    (_IN_BODY, "  %m = getelementptr i8, ptr\n    poison, i64 4096\n"),
+    (_IN_BODY, "  %m = load ptr, ptr %b1\n"),
+    (_IN_BODY, "  %m = load\n  ptr, ptr %b1\n"),
+    (_IN_BODY, "  %m = load volatile ptr, ptr %b1\n"),
+    (_IN_BODY, "  %m = load { i64, ptr }, ptr %b1\n"),
+    (_IN_BODY, "  %m = load <2 x ptr>, ptr %b1\n"),
+    (_IN_BODY, "  %m = load i64, ptr addrspace(257) %b1\n"),
+    (_IN_BODY, "  %m = load i64, ptr %team\n"),
+    (_IN_BODY, "  %m = getelementptr i8, ptr %team, i64 900\n"),
+    (_IN_BODY, "  call void @kernel(ptr %b0, ptr %b1, i64 %tid, ptr %team)\n"),
+    (_IN_BODY, "  call void @kernel.body(ptr %team)\n"),
+    (_IN_BODY, "  call void %b1(ptr %b0) ; @x(\n"),
+    (_IN_BODY, "  store ptr @kernel, ptr %b0\n"),
+    (_IN_BODY, "  %m = call ptr @llvm.frameaddress.p0(i32 0)\n"),
+    (_IN_BODY, '  %m = call ptr @"llvm.frameaddress.p0"(i32 0)\n'),
+    (_IN_BODY, '  %m = call ptr @"\\6Clvm.frameaddress.p0"(i32 0)\n'),
+    (_IN_BODY, "  %m = call ptr @llvm.returnaddress(i32 0)\n"),
+    (_IN_BODY, "  %m = call ptr @llvm.sponentry.p0()\n"),
+    (_IN_BODY, "  %m = call ptr @llvm.addressofreturnaddress.p0()\n"),
+    (_IN_BODY, "  %m = call ptr @llvm.stacksave.p0()\n"),
+    (_IN_BODY, "  %m = call ptr @llvm.thread.pointer.p0()\n"),
+    (_IN_BODY, "  %m = call i64 @llvm.readcyclecounter()\n"),
+    (_IN_BODY, "  %m = call i64 @llvm.read_register.i64(metadata !0)\n"),
+    (_IN_BODY, "  call void @llvm.x86.sse.stmxcsr(ptr %b0)\n"),
+    (_IN_BODY, '  call void asm sideeffect "nop", ""()\n'),
+    (_IN_BODY, "  %m = freeze i64 undef\n"),
+    (_IN_BODY, "  %m = va_arg ptr %b0, i64\n"),
+    (_IN_BODY, "  call void @kernel.body(ptr byval(i64) %b0, ptr %b1, i64 %tid, ptr %team)\n"),
+    (_IN_BODY, "  call void @llvm.x86.tilezero(i8 0)\n"),
+    (_IN_ENTRY, "  %m = load i64, ptr %buffers\n"),
+    (_IN_ENTRY, "  %m = getelementptr ptr, ptr %buffers, i64 2\n  %n = load ptr, ptr %m\n"),
+    (_IN_ENTRY, "  %m = getelementptr ptr, ptr %buffers, i64 1\n  store i64 1, ptr %m\n"),
+    (_IN_ENTRY, "  %m = getelementptr i64, ptr %buffers, i64 40\n"),
+    (_IN_ENTRY, "  store i64 1, ptr %a1\n"),
+    (_IN_ENTRY, "  call void @kernel.body(ptr %buffers, ptr %p1, i64 %tid, ptr %team)\n"),
+)
+
+
+def test_text_in_renderings_form_is_taken() -> None:
+    check_text(GOOD, "kernel", 2)
+
+
+@pytest.mark.parametrize(("before", "line"), BAD_LINES)
+def test_text_that_reaches_other_memory_is_refused(before: str, line: str) -> None:
+    text = GOOD.replace(before, line + before, 1)
+    assert text != GOOD
+    with pytest.raises(CompileFailure, match="illegal: "):
+        check_text(text, "kernel", 2)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "@t = thread_local global i64 0",
+        "define internal void @f(ptr %buffers) {\n  ret void\n}",
+        "define internal void @f(ptr byval(i64) %x) {\n  ret void\n}",
+        "define internal void @f() naked {\n  ret void\n}",
+        'module asm "nop"',
+        "%T = type { ptr }",
+        "@a = alias i64, ptr @kernel",
+    ],
+)
+def test_module_of_other_things_than_kernels_is_refused(more: str) -> None:
+    with pytest.raises(CompileFailure, match="illegal: "):
+        check_text(f"{GOOD}{more}\n", "kernel", 2)
+
+
+def test_entry_with_another_signature_is_refused() -> None:
+    with pytest.raises(CompileFailure, match="kernel takes something else"):
+        check_text(GOOD.replace("ptr %workspace", "ptr %w"), "kernel", 2)
+
+
+def test_tiles_that_are_given_back_are_taken() -> None:
+    more = "declare void @llvm.x86.tilezero(i8 immarg)\ndeclare void @llvm.x86.tilerelease()\n"
+    end, zero = "  ret void", "  call void @llvm.x86.tilezero(i8 0)\n"
+    used = GOOD.replace(end, zero + end, 1) + more
+    with pytest.raises(CompileFailure, match="illegal: tile registers"):
+        check_text(used, "kernel", 2)
+    released = used.replace(end, f"  call void @llvm.x86.tilerelease()\n{end}", 1)
+    check_text(released, "kernel", 2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_text_of_the_corpus_is_taken(name: str) -> None:
+    device = CpuDevice(TARGET)
+    for kernel in kernels_of(name):
+        for schedule in (Schedule(()), *Space(kernel, TARGET).defaults()):
+            made = build(kernel, schedule, device)
+            check_text(made.text, made.entry, len(made.io.params))
+
+
+@pytest.mark.parametrize("fault", REFUSED)
+def test_planted_reach_is_refused_as_it_is_compiled(fault: str) -> None:
+    device, case = CpuDevice(TARGET), CASES[fault]
+    lowered = candidate.lower(Payload(case.kernel(0), case.actions, device))
+    check_text(lowered.text, lowered.entry, len(lowered.io.params))
+    with pytest.raises(CompileFailure, match="illegal: "):
+        check_text(REFUSED[fault](lowered.text), lowered.entry, len(lowered.io.params))
