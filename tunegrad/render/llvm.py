@@ -844,7 +844,7 @@ class _Renderer(LlvmValues):
 
     def store_scalar(self, address: str, raw: str, dtype: DType, mask: str | None) -> None:
         if mask is not None:
-            chosen = self.fresh()
+            chosen = f"%sunk{self.number()}"
             self.emit(f"{chosen} = select i1 {mask}, ptr {address}, ptr %sink")
             address = chosen
         self.emit(f"store {memory_type(dtype)} {raw}, ptr {address}, align {dtype.itemsize}")

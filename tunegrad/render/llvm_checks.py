@@ -1,15 +1,16 @@
 """Refusal of LLVM text that reaches other memory than a kernel's: no stack that is older than its
 launch, no table of buffers, no team, no thread-local memory, no address of its own making.
 
-A list of words and of intrinsics is allowed, not a list of bad ones refused: those that rendering
-writes, and arithmetic. There are no comments, and strings are words like any other, so nothing can
-be hidden by how a text is spaced.
+The words, intrinsics and forms of lines that rendering writes are allowed, and arithmetic; nothing
+is a list of what is bad. There are no comments, and strings are words like any other, so nothing
+can be hidden by how a text is spaced.
 
     %buffers     is loaded from at the places of its buffers, and handed on whole
     %team        is handed on, and to tg_barrier
     pointers     come from parameters, constants and offsets: none is loaded, and none made of
                  numbers
-    alloca       is ``%sink`` alone, to which lanes that are masked off store; it is never read
+    alloca       is ``%sink`` alone, to which lanes that are masked off store (``%sunk``); it is
+                 never read
     tiles        of registers are released where a function ends
 """
 
@@ -23,46 +24,84 @@ from tunegrad.errors import CompileFailure
 
 __all__ = ["check_text"]
 
-_WORDS = frozenset(
-    b"""
+_OPERATIONS = """
     add and ashr fadd fcmp fdiv fmul fneg frem fsub icmp lshr mul or sdiv shl srem sub udiv urem xor
-    bitcast fpext fptosi fptoui fptrunc ptrtoint sext sitofp to trunc uitofp zext
-    br call getelementptr load phi ret select store unreachable label fence seq_cst
-    extractelement insertelement shufflevector splat
+    bitcast fpext fptosi fptoui fptrunc ptrtoint sext sitofp trunc uitofp zext
+    alloca br call fence getelementptr load phi ret select store tail unreachable
+    extractelement insertelement shufflevector
+"""
+_WORDS = frozenset(
+    f"""
+    {_OPERATIONS} to label seq_cst splat
     eq ne oeq oge ogt ole olt one ord sge sgt sle slt ueq uge ugt ule ult une uno
-    contract disjoint exact inbounds nnan nneg ninf nsw nsz nuw reassoc tail volatile
+    contract disjoint exact inbounds nnan nneg ninf nsw nsz nuw reassoc volatile
     bfloat double float half i ptr void x
     false poison true zeroinitializer
     align alwaysinline constant declare define immarg internal noalias nocapture noinline
-    nounwind private unnamed_addr nontemporal "stackrealign" alloca
-    """.split()
+    nounwind private unnamed_addr nontemporal "stackrealign"
+    """.encode().split()
 )
 
 _LEFT = re.compile(
     rb"%[\w.]+|[\w.]+:|0*\.?0*e?0*|0x[HKLMR]?[0A-F]*|i0+"
     rb"|@(?!llvm\.)[\w.]+"
-    rb"|@llvm\.(?:[su](?:max|min)|abs|ceil|copysign|fabs|floor|fma|fmuladd|fpto[su]i\.sat|mem(?:cpy|move|set)"
-    rb"|(?:masked\.(?:load|store)|vector\.reduce\.\w+)(?=\.v0+[bfi])|prefetch|rint|roundeven|sqrt"
-    rb"|trunc|x00\.(?:avx000\w*\.(?!gather|scatter)|avx\.(?:max|min)|sse\.(?:max|min)"
+    rb"|@llvm\.(?:[su](?:max|min)|abs|ceil|copysign|fabs|floor|fma|fmuladd|fpto[su]i\.sat"
+    rb"|mem(?:cpy|move|set)|(?:masked\.(?:load|store)|vector\.reduce\.\w+)(?=\.v0+[bfi])"
+    rb"|prefetch|rint|roundeven|sqrt|trunc"
+    rb"|x00\.(?:avx000\w*\.(?!gather|scatter)|avx\.(?:max|min)|sse\.(?:max|min)"
     rb"|ldtilecfg|tdp|tileload|tilerelease|tilestore|tilezero))[\w.]*"
 )
 """Names, labels, numbers and integer types, with 0 for every digit."""
 
-_SPACES = bytes.maketrans(b"()[]<>{}*,=-+!0123456789", b" " * 14 + b"0" * 10)
+_ZEROS = str.maketrans("123456789", "0" * 9)
+_SPACES = bytes.maketrans(b"()[]<>{}*,=-+!", b" " * 14)
+_MADE = (b" x ptr ", b" ptr poison ", b" ptr zeroinitializer ", b" phi ptr ", b" volatile ptr ")
+
+_ENTRY = "ptr %buffers, ptr %workspace, i64 %tid, ptr %team"
+_ENTRY_0 = re.escape(_ENTRY.translate(_ZEROS))
+_LINE = re.compile(
+    rf"  (?:%[\w.]+ = )?(?:{'|'.join(_OPERATIONS.split())})\b[^{{}}]*|[\w.]+:|\}}|declare [^{{}}]*"
+    r"|define (?:internal )?[^@{}]*@[\w.]+\([^(){}]*\)[^(){}]* \{|@[\w.]+ = [^{}]*"
+    r"|!0 = !\{i00 0\}|"
+)
+_FORMS = (
+    ("call", r"  (?:%[\w.]+ = )?(?:tail )?call (?:(?!\bcall\b)[^@%])*@(?:(?!\bcall\b).)*\)"),
+    ("define", r"define .*"),
+    (
+        "%buffers",
+        (
+            rf"define .*@[\w.]+\({_ENTRY_0}\).*|  call void @[\w.]+\({_ENTRY_0}\)"
+            r"|  %[\w.]+ = (?:getelementptr ptr, ptr %buffers, i00 0+|load ptr, ptr %buffers)"
+        ),
+    ),
+    (
+        "%team",
+        (
+            r"define .*, ptr %team\)[^%]*"
+            r"|  call void @(?!llvm\.)[\w.]+\((?:(?!%team).)*ptr %team\)"
+        ),
+    ),
+    ("alloca", r"  %sink = alloca <00 x i0>, align 00"),
+    ("%sink", r"  %sink = alloca .*|  %sunk0+ = select i0 [^,]+, ptr [^,]+, ptr %sink"),
+    (
+        "%sunk",
+        (
+            r"  %sunk0+ = select (?:(?!%sunk).)*%sink"
+            r"|  store (?:(?!%sunk).)*, ptr %sunk0+, align 0+"
+        ),
+    ),
+)
+"""What a line looks like that has a word."""
 
 _FUNCTION = re.compile(r"define (?:internal )?[^\n@]*@([\w.]+)\(([^\n]*)\)[^\n()]* \{\n")
 _CALL = re.compile(r"call [^\n@]*@(?!llvm\.)([\w.]+)\(([^\n]*)\)\n")
-_NAME = re.compile(r"@([\w.]+)(\(?)")
+_BARE = re.compile(r"@([\w.]+)(?![\w.(])")
 _VECTOR = re.compile(r"(?<= )<[^<>]*(?:<[^<>]*>)?[^<>]*>(?=,|$)")
-_ENTRY = "ptr %buffers, ptr %workspace, i64 %tid, ptr %team"
 _LOADED = re.compile(
     r"(?:(%[\w.]+) = getelementptr ptr, ptr %buffers, i64 (\d+)\n  )?"
     r"%[\w.]+ = load ptr, ptr (\1|%buffers)\n"
 )
-_PUNCTUATION = str.maketrans("()[]<>,", " " * 7)
-_SINK = "  %sink = alloca <64 x i8>, align 64\n"
 _RELEASED = re.compile(r"  call void @llvm\.x86\.tilerelease\(\)\n(?:  fence seq_cst\n)?  ret void")
-_MADE = (b" x ptr ", b" ptr poison ", b" ptr zeroinitializer ", b" phi ptr ", b"volatile ptr ")
 
 
 def check_text(text: str, entry: str, buffers: int) -> None:
@@ -72,51 +111,59 @@ def check_text(text: str, entry: str, buffers: int) -> None:
     """
     while text.startswith((";", "\n")):  # a text may begin with remarks
         text = text.partition("\n")[2]
-    split = text.encode().translate(_SPACES).split()
-    for word in set(split) - _WORDS:
-        if not _is_left(word):
-            _refuse(f"{word.decode(errors='replace')!r}: no word or function of a kernel")
-    words = b" ".join(split)
-    for made in _MADE:
-        if made in words:
-            _refuse(f"{made.decode().strip()!r}: a pointer that is no place in a buffer")
+    taken = set[str]()
+    for line in set(text.translate(_ZEROS).split("\n")):
+        taken |= _taken(line)
     functions = dict(_FUNCTION.findall(text))
     if functions.get(entry) != _ENTRY:
         _refuse(f"{entry} takes something else than ({_ENTRY})")
-    braces = len(functions) + text.count("!{i32 1}")
-    if len(functions) != words.count(b"define ") or braces != text.count("{"):
-        _refuse("a structure, or a function in another form than rendering's")
-    _check_handed_on(text, functions)
-    _check_table(text, buffers, words.count(b" load ptr "))
-    _check_sink(text)
+    for name in functions:
+        if name.translate(_ZEROS) in taken:
+            _refuse(f"the address of {name} is taken")
+    for name, arguments in _CALL.findall(text):
+        _check_call(name, arguments, functions.get(name))
+    _check_table(text, buffers)
     if "@llvm.x86.tile" in text:
         _check_tiles(text)
 
 
-@lru_cache(maxsize=1 << 12)
-def _is_left(word: bytes) -> bool:
-    return bool(_LEFT.fullmatch(word))
+@lru_cache(maxsize=1 << 14)
+def _taken(line: str) -> frozenset[str]:
+    """Refuse a line, whose digits are 0; the names of which it takes the address."""
+    split = line.encode().translate(_SPACES).split()
+    for other in set(split) - _WORDS:
+        if not _LEFT.fullmatch(other):
+            _refuse(f"{other.decode(errors='replace')!r}: no word or function of a kernel")
+    if not _LINE.fullmatch(line):
+        _refuse(f"{line.strip()!r}: no line of a kernel")
+    words = b" %s " % b" ".join(split)
+    for made in _MADE:
+        if made in words:
+            _refuse(f"{made.decode().strip()!r}: a pointer that is no place in a buffer")
+    if words.count(b" load ptr ") != line.count(" = load ptr, ptr %"):
+        _refuse(f"{line.strip()!r}: a pointer is loaded that is no entry of the table")
+    for word, form in _FORMS:
+        if (
+            word in line
+            and re.search(rf"(?<![\w.@%]){word}", line)
+            and not re.fullmatch(form, line)
+        ):
+            _refuse(f"{line.strip()!r}: another use of {word} than rendering's")
+    return frozenset(_BARE.findall(line))
 
 
-def _check_handed_on(text: str, functions: dict[str, str]) -> None:
+def _check_call(name: str, arguments: str, wanted: str | None) -> None:
     """Calls of the module's own functions have the parameters' types; table and team are handed
     on whole.
     """
-    team = text.count("ptr %team)")
-    for name, arguments in _CALL.findall(text):
-        wanted = functions.get(name)
-        if wanted is None:
-            team -= arguments == "ptr %team" and name != "tg_barrier"
-        elif _kinds(arguments) != _kinds(wanted) or (
-            (wanted == _ENTRY) != (arguments == _ENTRY)
-            or wanted.endswith("ptr %team") != arguments.endswith("ptr %team")
-        ):
-            _refuse(f"a call of {name} with other arguments than it takes")
-    if team != text.count("%team"):
-        _refuse("%team is used for something else than a barrier")
-    for name, called in set(_NAME.findall(text)):
-        if name in functions and not called:
-            _refuse(f"the address of {name} is taken")
+    if wanted is None:
+        if "%team" in arguments and name != "tg_barrier":
+            _refuse(f"%team is handed to {name}")
+    elif _kinds(arguments) != _kinds(wanted) or (
+        (wanted == _ENTRY) != (arguments == _ENTRY)
+        or wanted.endswith("ptr %team") != arguments.endswith("ptr %team")
+    ):
+        _refuse(f"a call of {name} with other arguments than it takes")
 
 
 def _kinds(parameters: str) -> list[str]:
@@ -126,50 +173,23 @@ def _kinds(parameters: str) -> list[str]:
             for p in plain.split(", ")]  # fmt: skip
 
 
-def _check_table(text: str, buffers: int, loads: int) -> None:
+def _check_table(text: str, buffers: int) -> None:
     """The table of buffers is read at the places of the buffers alone; no other pointer is."""
-    used = 0
+    loads = text.count(" = load ptr, ")
     for part in text.split(f"({_ENTRY})")[1:]:
-        body = part.partition("\n}\n")[0].partition("{\n")[2]
         if part.startswith("\n"):  # a call
-            used += 1
             continue
+        body = part.partition("\n}\n")[0]
         found = _LOADED.findall(body)
-        used += 1 + len(found)
-        loads -= len(found)
         names = [name for name, _, _ in found if name]
         uses = Counter(re.findall(r"%[\w.]+", body))
         if any(int(place or 0) >= buffers for _, place, _ in found):
             _refuse(f"a place beyond a table of {buffers} buffers")
-        if any(uses[name] != 2 for name in names):
+        if any(uses[name] != 2 for name in names) or body.count("ptr, ptr %buffers") != len(found):
             _refuse("the place of an entry of the table is used for something else")
-    if loads or used != text.count("%buffers"):
-        _refuse("%buffers is used for something else than its entries, or a pointer is loaded")
-
-
-def _check_sink(text: str) -> None:
-    """Nothing is read of the stack."""
-    whole, uses = text.count(_SINK), text.count("%sink")
-    if text.count("alloca") != whole:
-        _refuse("'alloca': a kernel has no memory on the stack")
-    if uses == whole:
-        return
-    lines = text.split("\n")
-    stored = [
-        (line[2 : line.index(" ", 2)], lines[at + 1])
-        for at, line in enumerate(lines)
-        if line.endswith(", ptr %sink") and " = select i1 " in line
-    ]
-    names = {name for name, _ in stored}
-    used = sum(map(names.__contains__, text.translate(_PUNCTUATION).split()))
-    if (
-        uses != whole + len(stored)
-        or used != 2 * len(stored)
-        or not all(
-            line.startswith("  store ") and f", ptr {name}, align " in line for name, line in stored
-        )
-    ):
-        _refuse("'%sink' is used for something else than lanes that are masked off")
+        loads -= len(found)
+    if loads:
+        _refuse("a pointer is loaded that is no entry of the table")
 
 
 def _check_tiles(text: str) -> None:
