@@ -127,6 +127,9 @@ def test_planted_memory_of_its_own_is_refused_as_it_is_loaded(fault: str) -> Non
     lowered = candidate.lower(Payload(case.kernel(0), case.actions, CpuDevice(TARGET)))
     device = CpuDevice(TARGET)
     Executable.load(device.compile(lowered), lowered.entry).close()
-    image = device.compile(replace(lowered, text=KEEPING[fault](lowered.text)))
+    keeping = replace(lowered, text=KEEPING[fault](lowered.text))
+    with pytest.raises(CompileFailure, match="illegal: "):
+        device.compile(keeping)
+    image = Unguarded(TARGET).compile(keeping)
     with pytest.raises(CompileFailure, match=r"illegal: section .* can be written"):
         Executable.load(image, lowered.entry)
