@@ -48,6 +48,14 @@ def wide(nodes: int) -> Tensor:
     return cat([Tensor.input(f"x{i}", (4,)) * 2 for i in range(nodes // 5)])
 
 
+def around_one_input(count: int) -> Tensor:
+    """Kernels that follow each other and all read one input."""
+    x = y = Tensor.input("x", (8, 8))
+    for i in range(count // 2):
+        y = (y.exp() if i % 2 else y.tanh()) + x
+    return y
+
+
 def planned(tensor: Tensor):
     return schedule(prepared((tensor.node,), "contract", host_device(1).target))
 
@@ -60,9 +68,12 @@ def test_deep_graph_is_pickled_and_scheduled() -> None:
     assert planned(deep).launches
 
 
-@pytest.mark.parametrize("make", [chain, layers, blocks, wide])
-def test_work_of_scheduling_grows_with_the_nodes(make: Callable[[int], Tensor]) -> None:
-    small, large = make(1000), make(4000)
+@pytest.mark.parametrize(
+    ("make", "count"),
+    [(chain, 1000), (layers, 1000), (blocks, 1000), (wide, 1000), (around_one_input, 3000)],
+)
+def test_work_of_scheduling_grows_with_the_nodes(make: Callable[[int], Tensor], count: int) -> None:
+    small, large = make(count), make(4 * count)
     nodes = [len(topological((t.node,))) for t in (small, large)]
     planned(small)  # what is done once a process
     work = [len(entered(lambda t=t: planned(t))) for t in (small, large)]

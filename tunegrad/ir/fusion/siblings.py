@@ -97,6 +97,8 @@ class _Order:
     """The place of the group that writes a node."""
     users: dict[Node, dict[Node, None]] = field(default_factory=dict)
     """By tensor, the nodes whose drafts load it at each point or step, or store it."""
+    kinds: dict[Node, object] = field(default_factory=dict)
+    """What ``_kind`` found, by the node of a draft: each draft is compared with many."""
 
     def add(self, d: Draft) -> None:
         """Join a draft to a group, the one with which it shares most, or begin one."""
@@ -150,9 +152,13 @@ class _Order:
 
     def _kind(self, d: Draft) -> object:
         """Properties that siblings share: points, form, folds, turned reads and fences."""
-        turns = not d.kernel.reduces and _turns(d.kernel)
-        fenced = self._is_fenced(d.node)
-        return _points(d.node), self.form(d.node), _folded(d.kernel), turns, fenced
+        found = self.kinds.get(d.node)
+        if found is None:
+            turns = not d.kernel.reduces and _turns(d.kernel)
+            fenced = self._is_fenced(d.node)
+            found = _points(d.node), self.form(d.node), _folded(d.kernel), turns, fenced
+            self.kinds[d.node] = found
+        return found
 
     def _join(self, d: Draft, place: int) -> bool:
         """True if ``d`` has become a part of the group at a place."""
