@@ -15,6 +15,7 @@ from tunegrad.frontend.functional import conv2d, max_pool2d
 from tunegrad.ir.dtypes import DTYPES
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.program import Load, walk
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import parts_of
 from tunegrad.opts import DefaultChooser, Space
@@ -354,8 +355,30 @@ def test_packed_weights_that_take_much_of_a_cache_are_asked_for_a_page_ahead(
     columns: int, asked: bool
 ) -> None:
     weights = Tensor.constant(np.ones((1024, columns), np.float32))
-    made = kernel(Tensor.input("x", (64, 1024)) @ weights)
+    made = kernel(Tensor.input("x", (8, 1024)) @ weights)
     schedule = Space(made, SERVER).defaults()[0]
     assert ("distance=4096" in schedule.text) == asked
     code = render_llvm(Space(made, SERVER).lower(schedule), SERVER)
     assert ("call void @llvm.prefetch" in code) == asked, "of the copy, where the tiles read"
+
+
+def test_an_operand_whose_numbers_each_meet_vectors_is_asked_for_a_line_ahead() -> None:
+    """Once for each of its lines: a gradient's rows lie side by side, six in one or two lines."""
+    x, g = Tensor.input("x", (1024, 256)), Tensor.input("g", (1024, 256))
+    made = kernel(x.transpose(0, 1) @ g)
+    schedule = Space(made, SERVER).defaults()[0]
+    assert "prefetch(param=p1, distance=64)" in schedule.text
+    body = walk(Space(made, SERVER).lower(schedule).body)
+    loads = [i for i in body if isinstance(i, Load) and i.buffer == "p1"]
+    asked = [i for i in loads if i.prefetch]
+    assert {i.offset.const // 16 for i in asked} == {i.offset.const // 16 for i in loads}
+    assert 4 * len(asked) < len(loads), "not for each number"
+    assert "call void @llvm.prefetch" in render_llvm(Space(made, SERVER).lower(schedule), SERVER)
+
+
+def test_no_line_is_asked_for_where_a_tile_has_no_load_to_spare_or_a_cache_holds_all() -> None:
+    """Vectors of 32 bytes compute half as long on what they load."""
+    x, g = Tensor.input("x", (1024, 256)), Tensor.input("g", (1024, 256))
+    assert "prefetch" not in Space(kernel(x.transpose(0, 1) @ g), NARROW).defaults()[0].text
+    few = Tensor.input("x", (32, 256)) @ Tensor.input("w", (256, 256))
+    assert "prefetch" not in Space(kernel(few), SERVER).defaults()[0].text

@@ -632,6 +632,8 @@ class _Renderer(LlvmValues):
         dtype, lanes = i.vtype.dtype, i.vtype.lanes
         step = i.offset.coefficient(i.lane) if i.lane else 0
         if lanes == 1 or step == 0:
+            if i.prefetch:
+                self.prefetch(self.address(i.buffer, i.offset), i.prefetch)
             self.bind(i.id, i.vtype, self._splat_load(i, lanes))
         elif step == 1:
             offset = i.offset.at({i.lane: 0})

@@ -202,8 +202,8 @@ class Keep(Action):
 
 @dataclass(frozen=True, slots=True)
 class Prefetch(Action):
-    """Asks, with every vector load of a parameter or of its packed copy, for the line ``distance``
-    bytes further on.
+    """Asks, with the loads of each line of a parameter or of its packed copy, for the line
+    ``distance`` bytes further on.
 
     It pays where memory is read faster than the hardware looks ahead.
 
@@ -236,7 +236,7 @@ class Prefetch(Action):
                 and p.nbytes > tree.target.l2_bytes
                 and not any(n == p.name for n, _ in tree.prefetched)
             ):
-                for distance in (256, 512, 1024, 4096):
+                for distance in (64, 256, 512, 1024, 4096):
                     yield cls(p.name, distance)
 
 

@@ -26,6 +26,9 @@ from tunegrad.ir.program import (
     Write,
 )
 
+_LINE = 64
+"""Bytes of a cache line."""
+
 Known = tuple[int, int]
 """A value id and its lanes."""
 
@@ -128,7 +131,10 @@ class Builder:
         lanes: int,
         ahead: int = 0,
     ) -> Known:
-        """``buffer[offset]``, a vector when the offset or the condition depends on the lane."""
+        """``buffer[offset]``, a vector when the offset or the condition depends on the lane.
+
+        ``ahead``: the bytes behind which a line is asked for, once for each line of a block's loads.
+        """
         if valid.never:
             return self.number(0.0 if dtype.is_float else 0, dtype), 1
         key = ("load", buffer, offset, valid)
@@ -141,8 +147,12 @@ class Builder:
         if not valid.always:
             mask = self.splat(self.test(valid, lane, lanes), BOOL, width)
         i, t = self.new(), VType(dtype, width)
-        lane, ahead = (lane, ahead) if wide else ("", 0)
-        self.add(Load(i, buffer, offset, t, lane, mask, ahead))
+        if ahead:
+            line = ("ahead", buffer, offset.terms, offset.const * dtype.itemsize // _LINE)
+            ahead = 0 if self.find(line) else ahead
+            if ahead:
+                self.remember(line, (i, width))
+        self.add(Load(i, buffer, offset, t, lane if wide else "", mask, ahead))
         return self.remember(key, (i, width))
 
     def store(

@@ -278,6 +278,7 @@ def balance(extent: int, threads: int) -> float:
 
 
 _DISTANCES = (0, 256, 512, 1024, 4096)
+_NEXT = (0, 64, 256, 1024)
 PAGE = 4096
 """Bytes after which the sets of a first cache come round, and at which its prefetcher ends."""
 
@@ -350,6 +351,19 @@ def ahead_of(x: Access, target: Target, ask: Recorder) -> list[Prefetch]:
         return []
     usual = _DISTANCES.index(PAGE) if x.nbytes > target.l2_bytes // 4 else 0
     ahead = ask.pick(f"prefetch.{x.param}", _DISTANCES, usual)
+    return [Prefetch(x.param, ahead)] if ahead else []
+
+
+def next_lines(x: Access, target: Target, ask: Recorder) -> list[Prefetch]:
+    """Asks whether the lines behind those of an operand whose numbers each meet a whole vector are
+    asked for, by default the next ones where the first cache does not hold the operand.
+
+    Between two of its lines are hundreds of multiply-adds, more than a core looks ahead, and rows
+    are too short, or too far apart, for its prefetchers.
+    """
+    if not target.can_prefetch or x.nbytes <= target.l1_bytes:
+        return []
+    ahead = ask.pick(f"prefetch.{x.param}", _NEXT, 1)
     return [Prefetch(x.param, ahead)] if ahead else []
 
 

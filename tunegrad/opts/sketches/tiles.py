@@ -31,6 +31,7 @@ from .analysis import (
     blocks,
     can_be_packed,
     memory_hints,
+    next_lines,
     once,
     output_stride,
     stored_accesses,
@@ -1362,8 +1363,34 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
     steps = unrolled(defaults, nest, levels, tile[0] * tile[1], padded, ask)
     packed = {s.param for s in stages if s.at == "load"}
     ahead = [a for x in operands.found if x.param in packed for a in ahead_of(x, target, ask)]
-    hints = memory_hints(kernel, target, ask, partial=bool(nest.k), packed=packed)
+    written = prod(levels.extent(s.axis) for s in steps)
+    met = [x for x in operands.found if x.param not in copied and _is_met(operands, x)]
+    roomy = {x.param: x for x in met if _has_room(operands, x, tile, written)}
+    ahead += [a for x in roomy.values() for a in next_lines(x, target, ask)]
+    hinted = packed | {*roomy}
+    hints = memory_hints(kernel, target, ask, partial=bool(nest.k), packed=hinted)
     return (*actions, *_registers(nest, levels), *steps, *threads, *stages, *ahead, *hints)
+
+
+def _is_met(o: Operands, x: Access) -> bool:
+    """True of a rows' operand whose numbers each meet all vectors of a tile, one by one."""
+    named = o.row is not None and x.depends(o.row.name) and not x.depends(o.lane.name)
+    return named and o.reused and bool(o.reduces) and not x.indirect
+
+
+def _has_room(o: Operands, x: Access, tile: tuple[int, int], written: int) -> bool:
+    """True if a core loads what a step of the tile takes, and asks for the lines behind, in three
+    quarters of the time of its multiply-adds: as many loads as those start in a cycle.
+
+    Vectors of 32 bytes leave no such room. Rows that lie side by side are in one line; each of the others has one for the steps that are
+    written out.
+    """
+    rows, vectors = tile
+    line = _LINE // o.kernel.param(x.param).dtype.itemsize
+    near = o.row is not None and abs(x.stride(o.row.name) or line) * rows <= line
+    steps = written if abs(x.stride(o.longest.name) or line) * written <= line else 1
+    asked = 1 if near else rows / steps
+    return 4 * (rows + vectors + asked) < 3 * rows * vectors
 
 
 def defaults_of(operands: Operands) -> Defaults:
