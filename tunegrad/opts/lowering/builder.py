@@ -133,7 +133,7 @@ class Builder:
     ) -> Known:
         """``buffer[offset]``, a vector when the offset or the condition depends on the lane.
 
-        ``ahead``: the bytes behind which a line is asked for, once for each line of a block's loads.
+        ``ahead``: the bytes behind which a line is asked for, once for the loads of a line.
         """
         if valid.never:
             return self.number(0.0 if dtype.is_float else 0, dtype), 1
