@@ -521,7 +521,7 @@ def unrolled(
     tile: int,
     padded: bool,
     ask: Recorder,
-) -> list[Action]:
+) -> list[Unroll]:
     """The last reduce loop where it is short, and the one around it where that is and a turn would
     compute little; all of them where a window is small.
 
