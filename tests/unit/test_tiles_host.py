@@ -1,5 +1,6 @@
 """Tile registers of this machine: who has them, and what Linux says."""
 
+import os
 from dataclasses import replace
 
 from tests.tile_kernels import SERVER
@@ -44,7 +45,8 @@ def test_what_is_refused_is_no_feature(monkeypatch):
 
 def test_asking_again_gives_the_same_answer():
     assert ask_for_tiles() == ask_for_tiles()
-    assert not ask_for_tiles() or "+amx-tile" in host_target(1).features
+    masked = "TUNEGRAD_CPU_TARGET" in os.environ
+    assert masked or not ask_for_tiles() or "+amx-tile" in host_target(1).features
 
 
 def test_a_confined_process_may_ask():
