@@ -2,8 +2,10 @@
 
 import re
 
+import numpy as np
 import pytest
 
+import tunegrad as tg
 from tools.measure_dtypes import KINDS, function_errors, pair_errors, reduction_errors
 from tools.measure_functions import (
     COLUMNS,
@@ -87,6 +89,14 @@ def test_functions_of_two_of_16_bits_are_rounded_once(kind, pair):
 @pytest.mark.parametrize("row", ROWS, ids=lambda r: r[0])
 def test_reductions_of_16_bits_are_rounded_once(kind, row):
     assert reduction_errors(*row, kind, 0.0, beside=False)[0] < 0.51
+
+
+def test_erfinv_is_off_by_less_than_one_where_its_two_ways_meet():
+    special = pytest.importorskip("scipy.special")
+    x = np.random.default_rng(0).uniform(0.6, 0.9, 400_000).astype(np.float32)
+    found = tg.compile(lambda v: v.erfinv(), x, store=False)(x)
+    wanted = special.erfinv(x.astype(np.float64))
+    assert (np.abs(found - wanted) / np.spacing(wanted.astype(np.float32))).max() < 1.0
 
 
 @pytest.mark.parametrize("name", ["log2", "log10", "erfc", "erfinv"])
