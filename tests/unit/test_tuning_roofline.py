@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from pair_builders import DOT
 
+from tunegrad.cli.tables.printer import peak_text
 from tunegrad.devices import MachineLimits
 from tunegrad.devices.host.facts import declared
 from tunegrad.frontend import Tensor
@@ -196,3 +197,11 @@ def test_facts_of_a_kernel_are_worked_out_once_for_all_of_its_candidates(
         limits.refusal(conv(9, 1, 1), 1e-6 * microseconds)
         limits.pct_peak(kernel, 1e-6 * microseconds)
     assert 0 < len(counted) == once
+
+
+def test_a_run_that_raised_the_peak_is_at_a_hundred_per_cent() -> None:
+    """It was shown as more, where a division rounds."""
+    kernel, line = conv(8), Roofline(LIMITS, TARGET)
+    for share in range(34, 100):
+        seconds = line.bound_s(kernel) * share / 100
+        assert peak_text(line.raised(kernel, seconds).pct_peak(kernel, seconds)) == "100.0"

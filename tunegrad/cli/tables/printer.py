@@ -95,7 +95,7 @@ def peak_text(percent: float | None) -> str:
     """
     if percent is None:
         return UNKNOWN
-    return f"{percent:.1f}" if percent <= 100.0 else "> 100"
+    return f"{percent:.1f}" if round(percent, 1) <= 100.0 else "> 100"
 
 
 def number(value: float | None, decimals: int = 1) -> str:
