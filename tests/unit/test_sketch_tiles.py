@@ -15,6 +15,7 @@ from tunegrad.frontend.functional import conv2d, max_pool2d
 from tunegrad.ir.dtypes import DTYPES
 from tunegrad.ir.fusion import schedule
 from tunegrad.ir.kernel import Kernel
+from tunegrad.ir.parse_kernel import parse_kernel
 from tunegrad.ir.program import Load, walk
 from tunegrad.ir.target import Target
 from tunegrad.ir.variants import parts_of
@@ -339,6 +340,21 @@ def test_threads_share_out_the_larger_operand_of_a_batch_of_products() -> None:
     assert shared_out(kernel(a @ b)) == "b"
     a, b = Tensor.input("a", (12, 128, 64)), Tensor.input("b", (12, 64, 128))
     assert shared_out(kernel(a @ b)) == "a"
+
+
+def test_threads_share_out_no_groups_of_channels_that_share_a_block() -> None:
+    """17 blocks of 16 hold 4 groups of 68: nothing proves that no element is written twice."""
+    made = parse_kernel(
+        "kernel\n"
+        "  param p0 f32[17,49,16] out row\n"
+        "  param p1 f32[17,49,16] in row\n"
+        "  param p2 f32[272,68] const row\n"
+        "  axis a:4 b:68 c:49\n"
+        "  v0 = add over ra:68 in f32: mul(p1[(68*a+ra)//16, c, (4*a+ra)%16], p2[68*a+b, ra])\n"
+        "  store p0[(68*a+b)//16, c, (4*a+b)%16] = v0\n"
+    )
+    assert shared_out(made) == "c"
+    Space(made, TWO).lower(Space(made, TWO).defaults()[0])
 
 
 def test_threads_share_out_points_of_a_batch_that_are_small_or_that_copy_an_operand() -> None:

@@ -1122,18 +1122,24 @@ def threads_of(
     levels: Levels,
     ask: Recorder,
 ) -> list[Thread]:
-    """Asks for the loop on threads: one that splits evenly, else the most even."""
+    """Asks for the loop on threads: one that splits evenly, else the most even, of those whose
+    steps all move the output by as much.
+
+    Of other loops nothing proves that no two threads write one element: groups of 68 channels,
+    stored in blocks of 16, share a block.
+    """
     o = defaults.operands
     loops = [x for x in order if x != nest.k and levels.extent(x) > 1][:_THREADED]
     if o.target.threads < 2 or not loops:
         return []
     n = o.target.threads
     scores = {x: balance(levels.extent(x), n) for x in loops}
-    even = [x for x in loops if scores[x] > _EVEN]
+    plain = [x for x in loops if output_stride(o.kernel, axis_of(x)) is not None] or loops
+    even = [x for x in plain if scores[x] > _EVEN]
     best = (
         _most_apart(defaults, nest, order, tile, even)
         if even
-        else max(loops, key=scores.__getitem__)
+        else max(plain, key=scores.__getitem__)
     )
     chosen = ask.pick("thread", [*loops, "none"], loops.index(best))
     return [] if chosen == "none" else [Thread(chosen, min(n, levels.extent(chosen)))]
