@@ -351,7 +351,7 @@ def test_threads_share_out_no_groups_of_channels_that_share_a_block() -> None:
         "  param p2 f32[272,68] const row\n"
         "  axis a:4 b:68 c:49\n"
         "  v0 = add over ra:68 in f32: mul(p1[(68*a+ra)//16, c, (4*a+ra)%16], p2[68*a+b, ra])\n"
-        "  store p0[(68*a+b)//16, c, (4*a+b)%16] = v0\n"
+        "  store p0[(68*a+b)//16, c, (4*a+b)%16] = v0"
     )
     assert shared_out(made) == "c"
     Space(made, TWO).lower(Space(made, TWO).defaults()[0])
