@@ -190,13 +190,16 @@ def _log1p_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
 @floating
 @custom_vjp(_log1p_vjp)
 def log1p(input: Handle) -> Handle:
-    """``log(1 + input)``, with what rounding took from the sum (Higham 2002, section 1.14.1)."""
+    """``log(1 + input)``, with what rounding took from the sum (Higham 2002, section 1.14.1); in
+    f32 a polynomial up to 0.5.
+    """
     more = input + 1
     found = more.log()
     near = found + (input - (more - 1)) / more
     far = where(found.abs() == math.inf, found, near)
-    small = input.abs() < (2.0**-13 if input.dtype.bits == 32 else 2.0**-27)
-    return where(small, input - input * input * 0.5, far)
+    single, square = input.dtype.bits == 32, input * input
+    bent = square * (polynomial(input, _LOG1P) if single else 0.5)
+    return where(input.abs() < (0.5 if single else 2.0**-27), input - bent, far)
 
 
 @operation
@@ -284,6 +287,14 @@ _GILES_FAR = (
     -0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773,
     -0.0076224613, 0.00943887047, 1.00167406, 2.83297682,
 )  # fmt: skip
+
+_LOG1P = (
+    -0.167945505, 0.169976096, -0.0578070672, 0.0719092587, -0.116467994, 0.128910257, -0.142448045,
+    0.166427387, -0.200013191, 0.25000528, -0.333333213, 0.499999981,
+)  # fmt: skip
+"""(x - log(1 + x)) / x^2 from -0.5 to 0.5, as a polynomial of x (highest power first): fitted at
+Chebyshev's points. The sum's logarithm is off by up to 1.31 ulps there, this by 0.92.
+"""
 
 _ERFINV = (
     2.7892831189975418, -7.852357419856187, 10.031439401791111, -7.284717179610016,
