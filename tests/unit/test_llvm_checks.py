@@ -14,6 +14,7 @@ from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.errors import CompileFailure
 from tunegrad.opts import Schedule, Space
 from tunegrad.render.llvm_checks import check_text
+from tunegrad.render.llvm_operations import NEAREST, PAIR_SUMS
 
 GOOD = """; a remark
 define internal void @kernel.body(ptr noalias nocapture %b0, ptr noalias nocapture %b1, i64 %tid, ptr %team) noinline nounwind "stackrealign" {
@@ -136,6 +137,12 @@ def test_tiles_that_are_given_back_are_taken() -> None:
         check_text(used, "kernel", 2)
     released = used.replace(end, f"  call void @llvm.x86.tilerelease()\n{end}", 1)
     check_text(released, "kernel", 2)
+
+
+@pytest.mark.parametrize("name", [*NEAREST.values(), *PAIR_SUMS.values()])
+def test_instructions_of_every_width_are_taken(name: str) -> None:
+    """A machine with wider vectors renders others of them."""
+    check_text(f"{GOOD}declare <4 x i32> @llvm.x86.{name}(<4 x i32>)\n", "kernel", 2)
 
 
 @pytest.mark.parametrize("name", NAMES)

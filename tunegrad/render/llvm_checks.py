@@ -48,7 +48,7 @@ _LEFT = re.compile(
     rb"|@llvm\.(?:[su](?:max|min)|abs|ceil|copysign|fabs|floor|fma|fmuladd|fpto[su]i\.sat"
     rb"|mem(?:cpy|move|set)|(?:masked\.(?:load|store)|vector\.reduce\.\w+)(?=\.v0+[bfi])"
     rb"|prefetch|rint|roundeven|sqrt|trunc"
-    rb"|x00\.(?:avx000\w*\.(?!gather|scatter)|avx\.(?:max|min)|sse\.(?:max|min)"
+    rb"|x00\.(?:avx000\w*\.(?!gather|scatter)|(?:avx|sse)0?\.(?:cvt\.?ps0dq|max|min|pmadd)"
     rb"|ldtilecfg|tdp|tileload|tilerelease|tilestore|tilezero))[\w.]*"
 )
 """Names, labels, numbers and integer types, with 0 for every digit."""
