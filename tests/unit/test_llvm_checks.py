@@ -139,6 +139,29 @@ def test_tiles_that_are_given_back_are_taken() -> None:
     check_text(released, "kernel", 2)
 
 
+@pytest.mark.parametrize(
+    "constant",
+    [
+        "<2 x double> %e",
+        "<2 x double> splat (double 0x0000000000000000)",
+        "<2 x double> <double 0x3FF0000000000000, double 0x4000000000000000>",
+        "<2 x double> zeroinitializer",
+        "<2 x double> poison",
+    ],
+)
+def test_constants_are_arguments_like_any_other(constant: str) -> None:
+    function = (
+        "define internal <2 x double> @tg.pow.f64x2(<2 x double> %x, <2 x double> %y) nounwind {\n"
+        "  %e = fadd <2 x double> %x, %y\n"
+        f"  %a = call <2 x double> @tg.pow.f64x2(<2 x double> %x, {constant})\n"
+        f"  %b = call <2 x double> @tg.pow.f64x2({constant}, <2 x double> %x)\n"
+        "  ret <2 x double> %a\n}\n"
+    )
+    check_text(GOOD + function, "kernel", 2)
+    with pytest.raises(CompileFailure, match="other arguments"):
+        check_text(GOOD + function.replace(f", {constant}", f", {constant}, ptr %b0"), "kernel", 2)
+
+
 @pytest.mark.parametrize("name", [*NEAREST.values(), *PAIR_SUMS.values()])
 def test_instructions_of_every_width_are_taken(name: str) -> None:
     """A machine with wider vectors renders others of them."""

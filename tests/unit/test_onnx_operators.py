@@ -325,6 +325,17 @@ def test_images_are_resized(attributes: dict[str, Any], sizes: list[int]) -> Non
     agree(proto("Resize", inputs, ["n"], axes=[2, 3], **attributes), inputs)
 
 
+def test_the_element_that_is_taken_lies_where_f32_says() -> None:
+    """0.5 / 0.4 - 0.5 + 0.25 is 1, and less where 0.4 has the digits of f64."""
+    inputs = {"x": array(1, 2, 6, 3), "r": np.zeros(0, "f4"), "s": np.asarray([0.5, 0.4], "f4")}
+    how: dict[str, Any] = {
+        "coordinate_transformation_mode": "half_pixel_symmetric",
+        "nearest_mode": "floor",
+    }
+    model = proto("Resize", inputs, ["s"], axes=[2, 3], mode="nearest", **how)
+    agree(model, inputs, runtime=True)
+
+
 def test_a_part_of_an_image_is_resized() -> None:
     region = np.asarray([0.2, -0.1, 0.7, 1.2], np.float32)
     inputs = {"x": array(1, 2, 7, 9), "r": region, "_s": array(0), "n": np.asarray([4, 5])}

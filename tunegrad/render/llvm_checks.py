@@ -96,7 +96,7 @@ _FORMS = (
 _FUNCTION = re.compile(r"define (?:internal )?[^\n@]*@([\w.]+)\(([^\n]*)\)[^\n()]* \{\n")
 _CALL = re.compile(r"call [^\n@]*@(?!llvm\.)([\w.]+)\(([^\n]*)\)\n")
 _BARE = re.compile(r"@([\w.]+)(?![\w.(])")
-_VECTOR = re.compile(r"(?<= )<[^<>]*(?:<[^<>]*>)?[^<>]*>(?=,|$)")
+_VECTOR = re.compile(r"(?<= )(?:<[^<>]*(?:<[^<>]*>)?[^<>]*>|splat \([^()]*\))(?=,|$)")
 _LOADED = re.compile(
     r"(?:(%[\w.]+) = getelementptr ptr, ptr %buffers, i64 (\d+)\n  )?"
     r"%[\w.]+ = load ptr, ptr (\1|%buffers)\n"

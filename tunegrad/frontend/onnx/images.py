@@ -224,7 +224,7 @@ def _resize(n: NodeView) -> Tensor:
         same = axis.old == axis.new and axis.factor == 1.0 and (axis.start, axis.end) == (0.0, 1.0)
         if same:
             continue
-        places = _places(n, axis, how)
+        places = _places(n, axis, how, np.float32 if mode == "nearest" else np.float64)
         if how == _CROP:
             away = (places < 0) | (places > axis.old - 1)
             outside.append(away.reshape(-1, *(1,) * (x.ndim - axis.at - 1)))
@@ -293,14 +293,18 @@ _ROUNDED: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def _places(n: NodeView, axis: _Axis, how: str) -> Known:
-    """Positions in the input at which the elements of the result lie."""
+def _places(n: NodeView, axis: _Axis, how: str, kind: type[np.floating[Any]]) -> Known:
+    """Positions in the input at which the elements of the result lie.
+
+    Where one element is taken they are f32, as ONNX Runtime's: 0.5 / 0.4 - 0.5 + 0.25 is 1 so.
+    """
     if 8 * axis.new > FOLDED_BYTES:
         raise n.error(f"places of {axis.new} elements along axis {axis.at} take over 1 GiB")
-    i, old = np.arange(axis.new, dtype=np.float64), axis.old
-    last = old * axis.factor - 1
+    i: Known = np.arange(axis.new, dtype=kind)
+    old, factor = axis.old, kind(axis.factor)
+    last = old * factor - 1
     if how == "asymmetric":
-        return i / axis.factor
+        return i / factor
     if how == "align_corners":
         return i * (old - 1) / last if last else i * 0
     if how == _CROP:
@@ -310,10 +314,10 @@ def _places(n: NodeView, axis: _Axis, how: str) -> Known:
     if how == "pytorch_half_pixel" and axis.new == 1:
         return i * 0
     if how == "tf_half_pixel_for_nn":
-        return (i + 0.5) / axis.factor
-    at = (i + 0.5) / axis.factor - 0.5
+        return (i + 0.5) / factor
+    at = (i + 0.5) / factor - 0.5
     if how == "half_pixel_symmetric":
-        at = at + old / 2 * (1 - axis.new / (old * axis.factor))
+        at = at + old / 2 * (1 - axis.new / (old * factor))
     return at
 
 
