@@ -301,7 +301,7 @@ def _places(n: NodeView, axis: _Axis, how: str, kind: type[np.floating[Any]]) ->
     if 8 * axis.new > FOLDED_BYTES:
         raise n.error(f"places of {axis.new} elements along axis {axis.at} take over 1 GiB")
     i: Known = np.arange(axis.new, dtype=kind)
-    old, factor = axis.old, kind(axis.factor)
+    old, factor = axis.old, axis.factor  # Python's numbers take the array's type
     last = old * factor - 1
     if how == "asymmetric":
         return i / factor
