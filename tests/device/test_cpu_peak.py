@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import timeit
 from contextlib import ExitStack
+from statistics import median
 
 import numpy as np
 import pytest
@@ -40,15 +41,18 @@ def test_fma_peak_is_of_work_that_takes_twice_as_long_when_there_is_twice_of_it(
     target, team = host_target(1), Team(1)
     lanes, out = target.lanes(4), Buffer(4 * target.lanes(4))
     table = BufferTable([out.address], out)
-    seconds = {}
+    kernels, ratios, one = [], [], 1.0
     with ExitStack() as stack:
         stack.callback(team.close)
         for steps in (peak._FMA_STEPS, 2 * peak._FMA_STEPS):
             image = compile_llvm(peak.fma_text(lanes, steps), target)
             kernel = stack.enter_context(Executable.load(image, "peak_fma"))
-            seconds[steps] = min(team.time(Launch(kernel.address, table.address, 0, 1), 25))
-    one, two = seconds.values()
-    assert 1.8 < two / one < 2.2
+            kernels.append(Launch(kernel.address, table.address, 0, 1))
+        for _ in range(9):  # in turns: a core may have several speeds
+            now, two = (min(team.time(k, 5)) for k in kernels)
+            ratios.append(two / now)
+            one = min(one, now)
+    assert 1.8 < median(ratios) < 2.2
     # and the rate is that of the work over its time, as far as clock speeds stay
     assert 0.5 < limits.flops(1) * one / (2.0 * lanes * peak._ACCUMULATORS * peak._FMA_STEPS) < 2.0
 

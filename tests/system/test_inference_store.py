@@ -127,7 +127,7 @@ def test_a_winner_is_refused_once_lowering_changes(
     store = stored(tmp_path / "t.db", *map(trial, kernels()))
     assert {r.outcome for r in loaded(store).report()} == {"hit"}
     render = llvm.render_llvm
-    monkeypatch.setattr(llvm, "render_llvm", lambda *given: render(*given) + "; another release\n")
+    monkeypatch.setattr(llvm, "render_llvm", lambda *given: "; another release\n" + render(*given))
     fresh = artifact.Compiler()
     monkeypatch.setattr(loading, "process_compiler", lambda: fresh)
     assert {r.differs for r in loaded(store).report()} == {(OTHER_CODE,)}

@@ -50,7 +50,8 @@ def names(passes: tuple) -> list[str]:
 
 def test_pipeline_is_these_passes_in_this_order() -> None:
     assert names(GRAPH_PASSES) == [
-        "pack bytes", "join scales", "narrow", "tf32", "pack pairs", "fold", "known", "validate",
+        "pack bytes", "join scales", "widen", "narrow", "tf32", "pack pairs", "fold", "known",
+        "validate",
     ]  # fmt: skip
     assert names(PLAN_PASSES) == [
         "fuse", "layout", "cut", "launches", "order", "overwrite", "variant", "validate",

@@ -156,7 +156,7 @@ REFUSED: dict[str, Callable[[], Tensor]] = {
 }
 
 
-DENSE = {"stride", "dilation", "1x1", "5x5", "1x3", "f64"}
+DENSE = {"stride", "dilation", "1x1", "5x5", "1x3", "f16", "f64"}
 """Sums of products with constant weights all the same: these have a channels-last variant."""
 
 

@@ -104,7 +104,7 @@ def test_written_programs_are_known_by_every_file_that_makes_them() -> None:
 def test_a_product_runs_through_few_files() -> None:
     calls = legs()
     assert len(files_of(calls["build"])) <= 35
-    assert len({file for leg in calls.values() for file in files_of(leg)}) <= 70
+    assert len({file for leg in calls.values() for file in files_of(leg)}) <= 71
 
 
 @pytest.fixture

@@ -125,10 +125,6 @@ def _stepped(to: LlvmValues, v: str, s: VType, t: VType) -> str:
     return made
 
 
-NEAREST = {4: "sse2.cvtps2dq", 8: "avx.cvt.ps2dq.256", 16: "avx512.mask.cvtps2dq.512"}
-"""By lanes, what rounds f32 to the nearest i32."""
-
-
 def _nearest(to: LlvmValues, y: str, s: VType, signed: bool) -> str:
     word, floats, mask = VType(I32, s.lanes), ltype(s), mask_type(s.lanes)
     most, least = literal(_ABOVE, s), literal(-_ABOVE, s)
@@ -137,7 +133,7 @@ def _nearest(to: LlvmValues, y: str, s: VType, signed: bool) -> str:
     if signed:
         inside = to.named(f"fcmp ogt {floats} {y}, {least}")
         y = to.named(f"select {mask} {inside}, {floats} {y}, {floats} {least}")
-    name = NEAREST[s.lanes]
+    name = {4: "sse2.cvtps2dq", 8: "avx.cvt.ps2dq.256", 16: "avx512.mask.cvtps2dq.512"}[s.lanes]
     arguments = [(floats, y)]
     if s.lanes == 16:
         arguments += [(ltype(word), literal(0, word)), ("i16", "-1"), ("i32", "4")]
@@ -582,15 +578,12 @@ def halves_of(to: LlvmValues, v: str, s: VType, odd: bool) -> str:
     return to.named(f"bitcast {half} {_halves(to, v, s.dtype, odd, word)} to {ltype(word)}")
 
 
-PAIR_SUMS = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
-"""By lanes of the sums, what multiplies halves of words and adds neighbours."""
-
-
 def _sum_of_pairs(to: LlvmValues, factors: list[str], lanes: int) -> str:
     """Products of numbers of 16 bits, neighbours added."""
+    name = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}[lanes]
     halves = f"<{2 * lanes} x i16>"
     arguments = [(halves, x) for x in factors]
-    return to.named(to.call(ltype(VType(I32, lanes)), f"llvm.x86.{PAIR_SUMS[lanes]}", arguments))
+    return to.named(to.call(ltype(VType(I32, lanes)), f"llvm.x86.{name}", arguments))
 
 
 def _halves(to: LlvmValues, v: str, dtype: DType, odd: bool, word: VType) -> str:

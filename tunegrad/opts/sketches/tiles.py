@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import product
 from math import gcd, prod
 
+from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Apply, Op
 from tunegrad.ir.index import Range
 from tunegrad.ir.kernel import Axis, Kernel, on_both
@@ -1379,9 +1380,12 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
 
 
 def _is_met(o: Operands, x: Access) -> bool:
-    """True of a rows' operand whose numbers each meet all vectors of a tile, one by one."""
+    """True of a rows' operand in f32 whose numbers each meet all vectors of a tile, one by one:
+    bytes and halves of words take a quarter of the lines, or half of them.
+    """
     named = o.row is not None and x.depends(o.row.name) and not x.depends(o.lane.name)
-    return named and o.reused and bool(o.reduces) and not x.indirect
+    single = o.kernel.param(x.param).dtype == F32
+    return named and single and o.reused and bool(o.reduces) and not x.indirect
 
 
 def _has_room(o: Operands, x: Access, tile: tuple[int, int], written: int) -> bool:
@@ -1392,7 +1396,7 @@ def _has_room(o: Operands, x: Access, tile: tuple[int, int], written: int) -> bo
     others has one for the steps that are written out.
     """
     rows, vectors = tile
-    line = _LINE // o.kernel.param(x.param).dtype.itemsize
+    line = _LINE // _ITEM
     near = o.row is not None and abs(x.stride(o.row.name) or line) * rows <= line
     steps = written if abs(x.stride(o.longest.name) or line) * written <= line else 1
     asked = 1 if near else rows / steps
