@@ -74,7 +74,7 @@ class GraphContext:
     """Inputs of GRAPH_PASSES: the outputs as they were given, and how they may be computed.
 
     ``model``: these are all outputs of a model, so that those that no input reaches become
-    constants, and what is computed in f16 on the way is nobody else's to read.
+    constants, and no one else reads what is computed in f16 on the way.
     """
 
     given: tuple[Node, ...]

@@ -290,7 +290,7 @@ def memory_hints(
     *,
     partial: bool = False,
     row_bytes: int = 0,
-    packed: Collection[str] = (),
+    asked: Collection[str] = (),
     streamed: bool = False,
 ) -> list[Action]:
     """Streaming stores of outputs and prefetches of inputs where the last-level cache does not hold
@@ -301,7 +301,7 @@ def memory_hints(
     that one fold reads all. Copies, and kernels of few operations, reach it: more costs bandwidth.
     ``partial``: the outputs hold partial sums, which are read again. ``row_bytes``: of an input
     that is read row by row in several stages; while one row is computed on, the next one may come
-    into the first cache. ``packed``: constants that ``ahead_of`` is asked about.
+    into the first cache. ``asked``: operands that ``ahead_of`` or ``next_lines`` is asked about.
     """
     actions: list[Action] = []
     sizes = once(kernel, "bytes", lambda: [p.nbytes for p in kernel.params])
@@ -317,7 +317,7 @@ def memory_hints(
             can = target.can_stream and not partial
             if can and ask.pick(f"stream.{p.name}", [False, True], past):
                 actions.append(Stream(p.name))
-        elif p.name in packed:
+        elif p.name in asked:
             continue
         elif target.can_prefetch and (nbytes > target.cached_bytes // 2 or row_bytes):
             usual = PAGE if streamed or _computes_much(kernel) else row_bytes

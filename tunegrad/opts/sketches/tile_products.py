@@ -106,7 +106,7 @@ class _Product(Sketch):
         for x in packed:
             made += ahead_of(x, self.target, ask)
         asked = [x.param for x in packed]
-        return (*made, *memory_hints(self.kernel, self.target, ask, packed=asked))
+        return (*made, *memory_hints(self.kernel, self.target, ask, asked=asked))
 
     # sizes
 

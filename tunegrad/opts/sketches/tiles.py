@@ -1374,8 +1374,8 @@ def sketch_tiles(kernel: Kernel, target: Target, ask: Recorder) -> tuple[Action,
     met = [x for x in operands.found if x.param not in copied and _is_met(operands, x)]
     roomy = {x.param: x for x in met if _has_room(operands, x, tile, written)}
     ahead += [a for x in roomy.values() for a in next_lines(x, target, ask)]
-    hinted = packed | {*roomy}
-    hints = memory_hints(kernel, target, ask, partial=bool(nest.k), packed=hinted)
+    asked = packed | {*roomy}
+    hints = memory_hints(kernel, target, ask, partial=bool(nest.k), asked=asked)
     return (*actions, *_registers(nest, levels), *steps, *threads, *stages, *ahead, *hints)
 
 
