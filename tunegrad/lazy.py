@@ -1,17 +1,17 @@
 """Work that a process does not do before it is asked for: imports of a package's modules, and
 methods of dataclasses.
 
-A package whose modules are imported when one of their names is asked for says its names twice: as
-imports for type checkers, and as a table for the runtime.
+A package whose modules are imported when one of their names is asked for has these names as imports
+for type checkers. ``lazy_names`` reads the same lines for the runtime:
 
     # mypy: implicit-reexport
     if TYPE_CHECKING:
         from .why import Why, why
     else:
-        __all__, __getattr__ = lazy_names(__name__, {"why": "Why why"})
+        __all__, __getattr__ = lazy_names(__name__)
 
-``tests/unit/test_lazy.py`` holds the two equal. It is what ``lazy_loader.attach`` of Scientific
-Python's SPEC 1 does; that one imports more than a process that starts light should.
+It is what ``lazy_loader.attach_stub`` of Scientific Python's SPEC 1 does with a file of stubs; that
+one imports more than a process that starts light should.
 
 ``dataclass`` is the standard library's. That compiles six methods a class when its module is
 imported, half a millisecond, and a process calls few of them: here each is made at its first call.
@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from types import ModuleType
 
@@ -176,14 +176,24 @@ else:
             object.__setattr__(self, f.name, value)
 
 
-def lazy_names(package: str, homes: Mapping[str, str]) -> tuple[list[str], Callable[[str], object]]:
-    """``__all__`` and ``__getattr__`` (PEP 562) of ``package``: ``homes`` has the names of each of
-    its modules, with spaces between them.
+_IMPORT = r"^    from \.(\S+) import (?:\(([^)]+)\)|([^#\n]+))"
+
+
+def lazy_names(package: str) -> tuple[list[str], Callable[[str], object]]:
+    """``__all__`` and ``__getattr__`` (PEP 562) of ``package``: the names that its file imports for
+    type checkers, each from its module; what is starred stays out.
 
     A name that is a module's as well means what the module has of that name.
     """
-    modules = {name: module for module, names in homes.items() for name in names.split()}
-    if same := modules.keys() & homes.keys():
+    import re  # ``import tunegrad`` loads few modules, and asks for none of these names
+
+    spec = sys.modules[package].__spec__
+    text = spec.loader.get_data(spec.origin).decode()  # type: ignore[union-attr]  # of a file
+    modules: dict[str, str] = {}
+    for module, several, line in re.findall(_IMPORT, text, re.MULTILINE):
+        modules |= dict.fromkeys((several or line).replace(",", " ").split(), module)
+    modules.pop("*", None)
+    if same := modules.keys() & set(modules.values()):
         before_modules(package, same)
 
     def find(name: str) -> object:

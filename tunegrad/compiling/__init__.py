@@ -17,14 +17,4 @@ if TYPE_CHECKING:
     from .saved import SavedKernel, SavedModel, open_model, save_model, taken_constants
     # isort: on
 else:
-    __all__, __getattr__ = lazy_names(
-        __name__,
-        {
-            "artifact": (
-                "Compiler Counts KeptPlan SETTLED_NS SUFFIX behind build code_of graph_key "
-                "object_key"
-            ),
-            "candidate": "HOOKS Payload",
-            "saved": "SavedKernel SavedModel open_model save_model taken_constants",
-        },
-    )
+    __all__, __getattr__ = lazy_names(__name__)

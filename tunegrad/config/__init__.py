@@ -38,24 +38,4 @@ if TYPE_CHECKING:
     )  # fmt: skip
     # isort: on
 else:
-    _HOMES = {
-        "builders": "build_model import_builder users_frames",
-        "environment": (
-            "DEFAULT_DEVICE MOST_THREADS allowed_threads cache_dir cpu_target default_store "
-            "machine_bytes perf_map usable_cpus"
-        ),
-        "models": (
-            "CALIBRATED calibrated_model calibration_file check_package config_names configs_dir "
-            "named_models resolve_model"
-        ),
-        "settings": (
-            "DEFAULT_BUDGET_S check_dtype check_names check_numerics check_searcher "
-            "check_settings parse_budget parse_duration resolve_settings"
-        ),
-        "tables": "check_keys convert_table nearest read_toml",
-        "values": (
-            "AskedDtype DtypeName InputSpec ModelDtype ModelOptions ModelSpec Numerics Scalar "
-            "Searcher TuneDefaults TuneOptions TuneSettings"
-        ),
-    }
-    __all__, __getattr__ = lazy_names(__name__, _HOMES)
+    __all__, __getattr__ = lazy_names(__name__)

@@ -37,29 +37,4 @@ if TYPE_CHECKING:
     )  # fmt: skip
     # isort: on
 else:
-    __all__, __getattr__ = lazy_names(
-        __name__,
-        {
-            "check": "UnreadText read_contents unread_texts",
-            "contents": "Contents Promotion",
-            "exchange": (
-                "Claim Exported Finding ImportReport MergeReport PruneReport PruneRules "
-                "Refusal SalvageReport actions_fault diff_stores export_store import_store "
-                "merge_stores prune_store salvage_store"
-            ),
-            "lookup": "Difference Hit Lookup Miss Near Nearby",
-            "opening": "MEMORY check_store open_store",
-            "records": (
-                "Decision Evidence IMPORTED Latency PART Problem Properties Question "
-                "STOPPED Session Stats Withdrawal imported"
-            ),
-            "rows": "clean_text key_of machine_id",
-            "schema": "APPLICATION_ID SCHEMA_VERSION",
-            "store": "Mode Store",
-            "views": (
-                "DecisionChange DecisionRow History LatencyPair LatencyRow MeasurementRow "
-                "StoreDiff Why WinnerChange WinnerFacts decision_view history model_history "
-                "why"
-            ),
-        },
-    )
+    __all__, __getattr__ = lazy_names(__name__)

@@ -31,24 +31,4 @@ if TYPE_CHECKING:
     from .timing import relative_interval
     # isort: on
 else:
-    __all__, __getattr__ = lazy_names(
-        __name__,
-        {
-            "device": (
-                "BoundPlan Code Device DirectPlan Engine Inspection MachineLimits Memory Place"
-            ),
-            "host.facts": "L3_SHARE_BYTES carry usable_cores",
-            "host.loader": "linked_as",
-            "host.single": "run_on_host",
-            "host.team": "carried_runtime use_openmp",
-            "job": ("CONTENDING Beside Candidate CompiledCandidate Hooks Limits Reference"),
-            "lowered": "Geometry KernelIO Lowered Parameter program_hash",
-            "measurer": "Compiling DeviceMeasurer",
-            "processes.channel": "Died Ending Finished TimedOut",
-            "processes.confine": "Protections",
-            "processes.isolated": "IsolatedWorker start_fork_server",
-            "processes.system_calls": "counters_refused",
-            "registry": "DEFAULT check_name found host_device known open register running",
-            "timing": "relative_interval",
-        },
-    )
+    __all__, __getattr__ = lazy_names(__name__)

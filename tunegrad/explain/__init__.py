@@ -22,15 +22,4 @@ if TYPE_CHECKING:
     )  # fmt: skip
     # isort: on
 else:
-    __all__, __getattr__ = lazy_names(
-        __name__,
-        {
-            "legality": "Legality",
-            "machine": "doctor",
-            "model": "Asked explain",
-            "one_kernel": (
-                "FormReport Stage TimedReport TraceReport code_of form_of_kernel show "
-                "time_schedule trace_of_kernel"
-            ),
-        },
-    )
+    __all__, __getattr__ = lazy_names(__name__)

@@ -33,25 +33,7 @@ if TYPE_CHECKING:
     from .weights import ParameterSpec, Weights, check_weights, draw, load_weights, read_safetensors
     # isort: on
 else:
-    __all__, _find = lazy_names(
-        __name__,
-        {
-            "aliasing": "root_of",
-            "calibrated": "Calibration quantised_model read_calibration",
-            "creation": "arange full ones zeros",
-            "functions": "cat dump maximum minimum stack where",
-            "gradients.functions": "checkpoint grad value_and_grad",
-            "handle": "Bindings Known TensorLike joined",
-            "model": "Example InputSpec Model as_model find_model model_of_spec",
-            "nodes": "substitute",
-            "nodes.arrays": "bf16_bits bf16_values",
-            "nodes.tracing": "no_grad",
-            "tensor": "Tensor",
-            "training": "StepModel Training",
-            "vjp": "custom_vjp",
-            "weights": "ParameterSpec Weights check_weights draw load_weights read_safetensors",
-        },
-    )
+    __all__, _find = lazy_names(__name__)
 
     def __getattr__(name):
         """A name of those, a module, or what ``creation``, ``functions`` and ``random`` have."""

@@ -25,14 +25,4 @@ if TYPE_CHECKING:
     from .training import TrainStep
     # isort: on
 else:
-    __all__, __getattr__ = lazy_names(
-        __name__,
-        {
-            "choosing": "Choice OnMiss choices compiled_choice process_compiler stale",
-            "loaded": "LoadedModel",
-            "loading": "UNITS StorePath compile load measured_deviation",
-            "quantising": "Quantized quantize",
-            "realizing": "realize",
-            "training": "TrainStep",
-        },
-    )
+    __all__, __getattr__ = lazy_names(__name__)

@@ -28,22 +28,4 @@ if TYPE_CHECKING:
     from .space import Schedule, Space
     # isort: on
 else:
-    __all__, __getattr__ = lazy_names(
-        __name__,
-        {
-            "actions": (
-                "Action ActionObserver Upcast action_names apply_actions parse_actions "
-                "print_actions"
-            ),
-            "decisions": "Chooser DefaultChooser SpaceDecision TraceChooser",
-            "lowering.reductions": "longest_chain",
-            "observers": "Trace TraceStep dump_to_folder form_text",
-            "passes": (
-                "LIMIT LOOPS LOWER MAX_INSTRUCTIONS RACES RENDER SCHEDULE SPACE_VERSION "
-                "Context Form Observer Pass lower run_passes"
-            ),
-            "product_rates": "kernel_flops_per_s product_rate",
-            "sketches": "product_cycles",
-            "space": "Schedule Space",
-        },
-    )
+    __all__, __getattr__ = lazy_names(__name__)

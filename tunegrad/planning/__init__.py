@@ -21,18 +21,4 @@ if TYPE_CHECKING:
     )  # fmt: skip
     # isort: on
 else:
-    __all__, __getattr__ = lazy_names(
-        __name__,
-        {
-            "deviation": "deviation deviation_of_graph",
-            "expected": (
-                "NEAR allowed expected expected_attentions expected_parts expected_plan_s "
-                "expected_s measured_variant pick_variants picked stored_s stored_variant "
-                "variant_s worth_measuring"
-            ),
-            "plan": (
-                "Planned RULES image_forms images_key images_text plan_launches planned_as "
-                "prepared stored_images stored_toggles"
-            ),
-        },
-    )
+    __all__, __getattr__ = lazy_names(__name__)

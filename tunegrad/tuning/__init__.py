@@ -43,27 +43,4 @@ if TYPE_CHECKING:
     )  # fmt: skip
     # isort: on
 else:
-    __all__, __getattr__ = lazy_names(
-        __name__,
-        {
-            "budget": "Costs",
-            "executor": "Executor open_executor",
-            "interrupt": "Interrupt",
-            "machine": (
-                "CpuUse busy_text cpu_use lacking_cpus machine_state others_cpus probed revision "
-                "versions"
-            ),
-            "roofline": "Roofline needed_flops",
-            "models": "Models Turns WholeModel culprit per_launch",
-            "race": "FAULTS",
-            "reporting": (
-                "HistoryChart Judgement KernelEntry Latencies Machine ReportPage Search "
-                "SessionLine SessionPage gather one_change tried_neighbour"
-            ),
-            "session": "run_session run_sessions search_policy",
-            "workload": (
-                "KernelUse Workload cut_as_stored only with_variants workload_of "
-                "workload_of_function workload_of_spec"
-            ),
-        },
-    )
+    __all__, __getattr__ = lazy_names(__name__)

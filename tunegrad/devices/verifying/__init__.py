@@ -15,11 +15,4 @@ if TYPE_CHECKING:
     from .inputs import Kind, applied, draw, kinds_of
     from .tolerance import Bar, tolerance
 else:
-    __all__, __getattr__ = lazy_names(
-        __name__,
-        {
-            "dataset": "load_hook",
-            "inputs": "Kind applied draw kinds_of",
-            "tolerance": "Bar tolerance",
-        },
-    )
+    __all__, __getattr__ = lazy_names(__name__)

@@ -22,19 +22,4 @@ if TYPE_CHECKING:
     )  # fmt: skip
     # isort: on
 else:
-    __all__, __getattr__ = lazy_names(
-        __name__,
-        {
-            "axes": "compared",
-            "build": "Draft is_attention",
-            "donation": "New in_place overwriting",
-            "drafts": "EXPENSIVE",
-            "order": "least_memory live_bytes",
-            "parts": "joined separated sliced",
-            "plan": "Buffer BufferRole Combined Launch LaunchPlan VALIDATION layers_of",
-            "recompute": "recomputed",
-            "schedule": (
-                "ATTENTION Alternative Alternatives Edge Fusion Images LAST ROWS blocked schedule"
-            ),
-        },
-    )
+    __all__, __getattr__ = lazy_names(__name__)

@@ -18,15 +18,4 @@ if TYPE_CHECKING:
     from .widen import widened
     # isort: on
 else:
-    __all__, __getattr__ = lazy_names(
-        __name__,
-        {
-            "narrow": "narrowed",
-            "packed_dots": "bytes_refused pair_dots quad_dots round_factors",
-            "quantise": "Product Scale find_products quantised switched weight_in_bytes",
-            "ranges": "Guard guarded interval unchecked wraps",
-            "scales": "joined_scales single_scales whole_biases",
-            "sums": "rewritten stored_once",
-            "widen": "widened",
-        },
-    )
+    __all__, __getattr__ = lazy_names(__name__)

@@ -13,10 +13,4 @@ if TYPE_CHECKING:
     from .print_graph import print_dot, print_graph
     # isort: on
 else:
-    __all__, __getattr__ = lazy_names(
-        __name__,
-        {
-            "parse_index": "Scanner parse_condition parse_index",
-            "print_graph": "print_dot print_graph",
-        },
-    )
+    __all__, __getattr__ = lazy_names(__name__)

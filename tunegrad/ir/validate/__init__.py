@@ -24,13 +24,4 @@ if TYPE_CHECKING:
     )  # fmt: skip
     # isort: on
 else:
-    __all__, __getattr__ = lazy_names(
-        __name__,
-        {
-            "graphs": "Unvalidated",
-            "plans": "Group groups_of validate_group",
-            "rewrites": (
-                "Validation check_rewrite validated validated_guards validated_rewrite validation"
-            ),
-        },
-    )
+    __all__, __getattr__ = lazy_names(__name__)
