@@ -97,7 +97,6 @@ square = operation(Handle.square)
 squeeze = viewing(Handle.squeeze)
 sum = operation(Handle.sum)
 swapaxes = viewing(Handle.swapaxes)
-tanh = operation(Handle.tanh)
 unsqueeze = viewing(Handle.unsqueeze)
 allclose = operation(Tensor.allclose)
 clone = operation(Tensor.clone)
@@ -194,7 +193,7 @@ erfc, erfinv, exp2, expm1 = Tensor.erfc, Tensor.erfinv, Tensor.exp2, Tensor.expm
 float_power, hypot, log10, log1p = Tensor.float_power, Tensor.hypot, Tensor.log10, Tensor.log1p
 logaddexp, logaddexp2, logit = Tensor.logaddexp, Tensor.logaddexp2, Tensor.logit
 rad2deg, rsqrt, sinc, sinh = Tensor.rad2deg, Tensor.rsqrt, Tensor.sinc, Tensor.sinh
-tan, xlogy = Tensor.tan, Tensor.xlogy
+tan, tanh, xlogy = Tensor.tan, Tensor.tanh, Tensor.xlogy
 
 # ---- second names
 

@@ -817,10 +817,6 @@ class Handle:
         """The cosine of radians."""
         return self._unary(ew.float_function, Op.COS)
 
-    def tanh(self) -> Self:
-        """The hyperbolic tangent."""
-        return self._unary(ew.float_function, Op.TANH)
-
     clip, negative, absolute = clamp, neg, abs
 
     # ---- movement: views of the same elements; nothing is moved until a kernel reads it

@@ -663,6 +663,7 @@ class Tensor(handle.Handle):
     rsqrt = special.rsqrt
     sinc = special.sinc
     sinh = special.sinh
+    tanh = special.tanh
     tan = special.tan
     xlogy = special.xlogy
     arccos, arccosh, arcsin, arcsinh = acos, acosh, asin, asinh
@@ -962,7 +963,7 @@ class Tensor(handle.Handle):
     sin_ = in_place(handle.Handle.sin)
     sqrt_ = in_place(handle.Handle.sqrt)
     square_ = in_place(handle.Handle.square)
-    tanh_ = in_place(handle.Handle.tanh)
+    tanh_ = in_place(special.tanh)
     index_add_ = in_place(indexing.index_add)
     index_copy_ = in_place(indexing.index_copy)
     index_fill_ = in_place(indexing.index_fill)

@@ -12,7 +12,7 @@ from ..nodes.movement import axis_of
 from ..operation import floating, operation
 from ..vjp import custom_vjp
 from .movement import chunk
-from .special import expm1, log1p
+from .special import expm1, log1p, tanh
 
 
 def _relu_vjp(g: Handle, y: Handle, _: Handle) -> Handle:
@@ -82,7 +82,7 @@ def gelu(input: Handle, approximate: Literal["none", "tanh"] = "none") -> Handle
     if approximate == "none":
         return x * 0.5 * ((x * math.sqrt(0.5)).erf() + 1)
     if approximate == "tanh":
-        return x * 0.5 * (((x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)).tanh() + 1)
+        return x * 0.5 * (tanh((x + x * x * x * 0.044715) * math.sqrt(2 / math.pi)) + 1)
     raise ShapeError(f"gelu: approximate={approximate!r} is not one of 'none', 'tanh'")
 
 
@@ -173,7 +173,7 @@ def softsign(input: Handle) -> Handle:
 @floating
 def mish(input: Handle) -> Handle:
     """input * tanh(softplus(input))."""
-    return input * softplus(input).tanh()
+    return input * tanh(softplus(input))
 
 
 def _hardtanh_vjp(
@@ -244,7 +244,7 @@ def softshrink(input: Handle, lambd: float = 0.5) -> Handle:
 @floating
 def tanhshrink(input: Handle) -> Handle:
     """input - tanh(input)."""
-    return input - input.tanh()
+    return input - tanh(input)
 
 
 @operation

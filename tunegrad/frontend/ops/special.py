@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from tunegrad.ir import graph
-from tunegrad.ir.dtypes import F32
+from tunegrad.ir.dtypes import F32, F64
 from tunegrad.ir.expr import Op
 from tunegrad.ir.math_coefficients import ATAN, EXP
 
@@ -175,10 +173,66 @@ def expm1(input: Handle) -> Handle:
     return where((input > -0.35) & (input < 1), near, less)
 
 
+def _power(x: Handle) -> tuple[Handle, Handle, Handle]:
+    """e^x in f64 as ``scale * (1 + high + tail)``, off by 2^-57 of it: a power of two, at most half
+    of ln(2), and the rest of the series.
+    """
+    whole = (x * math.log2(math.e)).round()
+    high, low = two_sum(fma(whole, -_LN2[0], x), whole * -_LN2[1])
+    return 2.0**whole, high, high * high * polynomial(high, _EXP_DOUBLE) + low * (high + 1)
+
+
+def _power_less_one(x: Handle) -> tuple[Handle, Handle]:
+    """e^x - 1 in f64 as a sum of two numbers."""
+    scale, high, tail = _power(x)
+    most, rest = two_sum(scale - 1, scale * high)
+    return two_sum(most, rest + scale * tail)
+
+
+def _log10_double_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
+    """d(log10 x) = dx / (x log 10)"""
+    return g / (input * math.log(10))
+
+
+@custom_vjp(_log10_double_vjp)
+def _log10_double(input: Handle) -> Handle:
+    """The logarithm, with what its power tells of its error, times 1 / log(10) as a sum of two."""
+    found = input.log()
+    scale, high, tail = _power(-found)
+    number = input * scale
+    product, product_rest = two_product(number, high)
+    left = (number - 1 + product) + (product_rest + number * tail)
+    most, rest = two_product(found, _LOG10_E[0])
+    return most + finite(rest + (found * _LOG10_E[1] + finite(left) * _LOG10_E[0]))
+
+
 @operation
 def log10(input: Handle) -> Handle:
     """The logarithm to base 10."""
-    return input._unary(float_function, Op.LOG10)
+    double = input.dtype == F64
+    return _log10_double(input) if double else input._unary(float_function, Op.LOG10)
+
+
+def _tanh_double_vjp(g: Handle, y: Handle, _: Handle) -> Handle:
+    """d(tanh x) = (1 - tanh(x)^2) dx"""
+    return g * (1 - y * y)
+
+
+@custom_vjp(_tanh_double_vjp)
+def _tanh_double(input: Handle) -> Handle:
+    """``less / (less + 2)`` of ``less = 1 - e^-2x``, a quotient of sums of two numbers."""
+    less, rest = _power_less_one(input.abs().minimum(20.0) * -2)  # beyond it is 1
+    below, below_rest = two_sum(less, 2.0)
+    found = less / below
+    left = fma(-found, below, less) + (rest - found * (below_rest + rest))
+    return copysign(found + left / below, input)
+
+
+@operation
+def tanh(input: Handle) -> Handle:
+    """The hyperbolic tangent."""
+    double = input.dtype == F64
+    return _tanh_double(input) if double else input._unary(float_function, Op.TANH)
 
 
 def _log1p_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
@@ -221,7 +275,8 @@ def _erfc_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
 def erfc(input: Handle) -> Handle:
     """``1 - erf(input)``, with its own digits where erf is nearly 1."""
     z = input.abs()
-    tail = _erfc_tail(z)
+    scale, most, rest = _erfc_tail(z)
+    tail = fma(scale, most, scale * rest)
     far = where(input < 0, 2 - tail, tail)
     return where(z < 0.5, 1 - input.erf(), far)
 
@@ -235,26 +290,28 @@ def _erfinv_vjp(g: Handle, y: Handle, _: Handle) -> Handle:
 @floating
 @custom_vjp(_erfinv_vjp)
 def erfinv(input: Handle) -> Handle:
-    """The inverse of ``erf`` on (-1, 1): a guess (Giles 2012) and steps of Newton's method; in
-    f32 a polynomial up to 0.7, whose first coefficient is two numbers.
+    """The inverse of ``erf`` on (-1, 1): near 0 a polynomial, whose first coefficient is two
+    numbers; beyond steps of Halley's method from a guess (Giles 2012; in f64 towards 1 the first
+    terms of erfc's asymptotic series).
     """
-    single = input.dtype.bits == 32
-    w = -((1 - input) * (1 + input)).log()
-    near, far = w - 2.5, w.sqrt() - 3
-    guess = where(w < 5, polynomial(near, _GILES_NEAR), polynomial(far, _GILES_FAR)) * input
-    size, rest = input.abs(), 1 - input.abs()
-    guess = guess.abs()
-    for _ in range(1 if single else 2):
-        slope = (guess * guess).exp() * (math.sqrt(math.pi) / 2)
-        beyond = rest - erfc(guess)
-        over = beyond if single else where(size < 0.5, guess.erf() - size, beyond)
-        guess = guess - over * slope
-    if single:
-        square = size * size
-        upper = float(np.float32(math.sqrt(math.pi) / 2))
-        more = square * polynomial(square, _ERFINV) + (math.sqrt(math.pi) / 2 - upper)
-        guess = where(size < 0.7, fma(size, upper, size * more), guess)
-    guess = copysign(guess, input)
+    double, size = input.dtype == F64, input.abs()
+    w = -((1 - size) * (1 + size)).log()
+    far = w + math.log(2)
+    far = (
+        (far - (far * math.pi).log() * 0.5).sqrt()
+        if double
+        else (polynomial(w.sqrt() - 3, _GILES_FAR) * size)
+    )
+    guess = where(w < 5, polynomial(w - 2.5, _GILES_NEAR) * size, far)
+    for _ in range(2 if double else 1):
+        scale, most, rest = _erfc_tail(guess)
+        over = fma(scale, most, size - 1) + scale * rest
+        step = over * (guess * guess).exp() * (math.sqrt(math.pi) / 2)
+        guess = guess + step / (1 - guess * step)
+    last, upper, lower, curve = _ERFINV[input.dtype.name]
+    square = size * size
+    near = fma(size, upper, size * (square * polynomial(square, curve) + lower))
+    guess = copysign(where(size < last, near, guess), input)
     return where(size < 1, guess, where(size == 1, input * math.inf, math.nan))
 
 
@@ -296,13 +353,22 @@ _LOG1P = (
 Chebyshev's points. The sum's logarithm is off by up to 1.31 ulps there, this by 1.01.
 """
 
-_ERFINV = (
-    2.7892831189975418, -7.852357419856187, 10.031439401791111, -7.284717179610016,
-    3.3863847512517187, -0.9591422400887597, 0.23344464164203978, 0.028924663624437248,
-    0.06655296736013773, 0.08649507490146152, 0.1275569704923276, 0.2320136647092409,
-)  # fmt: skip
-"""(erfinv(x) / x - sqrt(pi) / 2) / x^2 up to 0.8, as a polynomial of x^2 (highest power first):
-fitted at Chebyshev's points, to 2e-9 of the quotient. A step of Newton's is nearer from 0.71 on.
+_ERFINV = {
+    "f32": (0.7, 0.8862269520759583, -2.6623200403e-08, (
+        2.7892831189975418, -7.852357419856187, 10.031439401791111, -7.284717179610016,
+        3.3863847512517187, -0.9591422400887597, 0.23344464164203978, 0.028924663624437248,
+        0.06655296736013773, 0.08649507490146152, 0.1275569704923276, 0.2320136647092409,
+    )),
+    "f64": (0.525, 0.886226925452758, -3.8332932499128993e-17, (
+        0.1355866734107182, -0.12139093642447935, 0.10475545048366162, -0.008505152818719955,
+        0.03269051863968883, 0.02667778221087097, 0.031843146890739464, 0.03645332333119998,
+        0.042837416198991854, 0.05173125723896491, 0.06495961827072269, 0.08655212923574697,
+        0.1275561753056231, 0.23201366653465447,
+    )),
+}  # fmt: skip
+"""Up to where it is a polynomial; sqrt(pi) / 2 as a sum of two numbers; and (erfinv(x) / x -
+sqrt(pi) / 2) / x^2 as a polynomial of x^2 (highest power first), fitted at Chebyshev's points of up
+to 0.8 and 0.53, to 2e-9 and 9e-18 of the quotient.
 """
 
 _ERFC_SCALED = (
@@ -315,28 +381,27 @@ _ERFC_SCALED = (
 """
 
 
-def _erfc_tail(z: Handle) -> Handle:
-    """erfc from 1/2 on, rounded about once: ``exp(-z^2) K(z) / (z + 1/2)``, where K is 39/64 and at
-    most 0.035 more or less.
+def _erfc_tail(z: Handle) -> tuple[Handle, Handle, Handle]:
+    """erfc from 0.47 on, as ``scale * (found + rest)``: ``exp(-z^2) K(z) / (z + 1/2)``, where K is
+    39/64 and at most 0.035 more or less.
 
-    The power is that of a number next to a multiple of ln(2), which any exp rounds well, times a
-    sum of two numbers; the product with K and the divisor are such sums, too.
+    In f32 the power is that of a number next to a multiple of ln(2), which any exp rounds well,
+    times a sum of two numbers; the product with K and the divisor are such sums, too.
     """
-    curve: tuple[float, ...]
-    if z.dtype == F32:
-        last, beside, curve = 10.2, 2.0**-16, EXP[::-1]
-    else:
-        last, beside, curve = 27.5, 2.0**-42, _EXP_DOUBLE
-    z = z.minimum(last)  # beyond it is zero
+    single = z.dtype == F32
+    z = z.minimum(10.2 if single else 27.5)  # beyond it is zero
     square, square_rest = two_product(z, z)
-    whole = (square * math.log2(math.e) + 0.5).floor() * math.log(2) + beside
-    r = square - whole
-    power = 1 - r
-    curved = r * r * polynomial(-r, curve)
-    tail = ((1 - power) - r) + (curved - square_rest * (power + curved))
+    if single:
+        whole = (square * math.log2(math.e) + 0.5).floor() * math.log(2) + 2.0**-16
+        scale, high = (-whole).exp(), whole - square
+        curved = high * high * polynomial(high, EXP[::-1])
+    else:
+        scale, high, curved = _power(-square)
+    power = high + 1
+    tail = ((1 - power) + high) + (curved - square_rest * (power + curved))
     below = z + 0.5
     inverse = below.reciprocal()
-    if z.dtype == F32:
+    if single:
         more = polynomial((49.5 - z * 21) / (z * 13 + 32.5), _ERFC_SCALED)
     else:
         more = polynomial((125.5 - z * 35) / (z * 27 + 94.5), _ERFC_DOUBLE)
@@ -344,12 +409,20 @@ def _erfc_tail(z: Handle) -> Handle:
     over, over_rest = two_sum(most, rest + ((power + tail) * more + tail * (39 / 64)))
     found = over * inverse
     left = fma(-found, below, over) + (over_rest - found * (0.5 - (below - z)))
-    power = (-whole).exp()
-    return fma(power, found, power * (left * inverse))
+    return scale, found, left * inverse
 
 
 _EXP_DOUBLE = tuple(1 / math.factorial(k) for k in range(14, 1, -1))
 """``EXP`` in f64, by its series."""
+
+_LN2 = (
+    round(math.log(2) * 2**42) / 2**42,
+    math.log(2) - round(math.log(2) * 2**42) / 2**42 + 2.3190468138462996e-17,
+)
+"""ln(2) as a sum of two numbers: the first has 42 bits, so products with exponents are exact."""
+
+_LOG10_E = (0.4342944819032518, 1.098319650216765e-17)
+"""1 / log(10) as a sum of two numbers."""
 
 _ERFC_DOUBLE = (
     -1.723157787069881e-11, 6.8524251331654465e-12, 2.648992008778055e-10,
@@ -442,7 +515,8 @@ def _atan_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
 @custom_vjp(_atan_vjp)
 def atan(input: Handle) -> Handle:
     """The angle whose tangent it is: in f32 a polynomial up to 1, beyond of the reciprocal, with
-    what rounding took from that; in f64 Moshier's rational function (Cephes).
+    what rounding took from that; in f64 Moshier's rational function (Cephes) of a quotient, with
+    what rounding took from that.
     """
     x = input.abs()
     if x.dtype == F32:
@@ -456,11 +530,15 @@ def atan(input: Handle) -> Handle:
         near = fma(more, curve, y)
         return copysign(where(far, half - (y + fma(more, curve, left)), near), input)
     far, middle = x > math.tan(3 * math.pi / 8), x > 0.66
-    y = where(far, -1 / x, where(middle, (x - 1) / (x + 1), x))
+    over = where(far, -1.0, where(middle, x - 1, x))
+    under = where(far, x, where(middle, x + 1, 1.0))
+    y, under_rest = over / under, where(middle & ~far, x - (under - 1), 0.0)
     z = y * y
-    odd = y + y * z * polynomial(z, _ATAN_P) / polynomial(z, _ATAN_Q)
-    whole = where(far, odd + math.pi / 2, where(middle, odd + math.pi / 4, odd))
-    return copysign(whole, input)
+    left = finite((fma(-y, under, over) - y * under_rest) / under)
+    odd = y * z * polynomial(z, _ATAN_P) / polynomial(z, _ATAN_Q) + left * (1 - z)
+    (half, rest), turns = _HALF_PI["f64"], where(far, 1.0, where(middle, 0.5, 0.0)).cast(F64)
+    whole, lost = two_sum(turns * half, y)
+    return copysign(whole + (lost + (odd + turns * rest)), input)
 
 
 def _atan2_vjp(g: Handle, _: Handle, input: Handle, other: TensorLike) -> tuple[Handle, Handle]:
@@ -494,8 +572,13 @@ def _sinh_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
 def sinh(input: Handle) -> Handle:
     """The hyperbolic sine."""
     x = input.abs()
-    less, power = expm1(x), x.exp()
-    near = where(x < 1, less + less / (less + 1), power - 1 / power) * 0.5
+    if x.dtype == F32:
+        less, power = expm1(x), x.exp()
+        near = where(x < 1, less + less / (less + 1), power - 1 / power) * 0.5
+    else:
+        (most, rest), (other, other_rest) = _power_less_one(x), _power_less_one(-x)
+        total, left = two_sum(most, -other)
+        near = (total + (left + (rest - other_rest))) * 0.5
     return copysign(where(x < _LARGE[input.dtype.name], near, _half_power(input, x)), input)
 
 
@@ -561,10 +644,18 @@ def _atanh_vjp(g: Handle, _: Handle, input: Handle) -> Handle:
 @floating
 @custom_vjp(_atanh_vjp)
 def atanh(input: Handle) -> Handle:
-    """The number whose hyperbolic tangent it is; NaN outside of -1 to 1."""
+    """The number whose hyperbolic tangent it is; NaN outside of -1 to 1. In f64 with a step of
+    Newton's method by ``(e^2y - 1) (1 - x) = 2x``.
+    """
     x = input.abs()
     double = x * 2
     found = log1p(double + double * x / (1 - x)) * 0.5
+    if x.dtype == F64:
+        most, rest = _power_less_one(found * 2)
+        below, below_rest = two_sum(-x, 1.0)
+        product, left = two_product(most, below)
+        off = (product - double) + (left + (most * below_rest + rest * below))
+        found = found - finite(off / (double + 2))
     return copysign(where(x > 1, math.nan, found), input)
 
 
