@@ -35,6 +35,12 @@ def test_readme_holds_the_two_commands(command: str) -> None:
     assert f"```\n{command}\n```" in README
 
 
+def test_ci_runs_no_test_beside_an_installation() -> None:
+    lines = (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
+    last = max(i for i, line in enumerate(lines) if "pip install" in line)
+    assert not [x for x in lines[:last] if '"$test"' in x and x.endswith("&")]
+
+
 @pytest.mark.parametrize("text", [pytest.param(text, id=path) for path, text in help_texts()])
 def test_help_ends_with_an_example_that_parses(text: str) -> None:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
