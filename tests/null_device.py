@@ -28,7 +28,6 @@ class NullDevice:
     name = "null"
     runs = False
     exclusive = False
-    anywhere = True
     confinement = Confinement()
 
     def describe(self) -> str:

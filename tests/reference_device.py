@@ -52,7 +52,6 @@ class ReferenceDevice:
     name = "reference"
     runs = True
     exclusive = True
-    anywhere = True
     confinement = Confinement()
 
     def describe(self) -> str:
@@ -226,7 +225,7 @@ class ReferenceEngine:
 
     def limits(self) -> MachineLimits:
         at = ((1, 1e6),)
-        return MachineLimits(at, at, at, (), ())
+        return MachineLimits(at, at, at, ())
 
     def close(self) -> None:
         pass

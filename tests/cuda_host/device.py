@@ -39,7 +39,6 @@ class CudaHost:
 
     runs = True
     exclusive = True
-    anywhere = True
     confinement = Confinement(driver=True)
 
     @property

@@ -84,17 +84,15 @@ def test_memory_is_read_once_after_it_was_dropped_however_many_threads_share_it(
 
 
 def test_unmeasured_counts_scale_from_the_one_below():
-    limits = MachineLimits(
-        ((1, 10.0), (4, 36.0)), ((1, 1.0),), ((1, 1.0),), ((1, 1.0),), ((1, 1.0),)
-    )
+    limits = MachineLimits(((1, 10.0), (4, 36.0)), ((1, 1.0),), ((1, 1.0),), ((1, 1.0),))
     assert limits.flops(2) == 20.0
     assert limits.flops(4) == 36.0
     assert limits.bandwidth(3) == 3.0
 
 
 def test_better_of_two_looks_is_taken_figure_by_figure():
-    one = MachineLimits(((1, 10.0), (2, 11.0)), ((1, 5.0),), ((1, 1.0),), ((1, 1.0),), ((1, 1.0),))
-    two = MachineLimits(((1, 9.0), (2, 20.0)), ((1, 6.0),), ((1, 0.5),), ((1, 1.0),), ((1, 1.0),))
+    one = MachineLimits(((1, 10.0), (2, 11.0)), ((1, 5.0),), ((1, 1.0),), ((1, 1.0),))
+    two = MachineLimits(((1, 9.0), (2, 20.0)), ((1, 6.0),), ((1, 0.5),), ((1, 1.0),))
     assert one.best(two) == MachineLimits(
-        ((1, 10.0), (2, 20.0)), ((1, 6.0),), ((1, 1.0),), ((1, 1.0),), ((1, 1.0),)
+        ((1, 10.0), (2, 20.0)), ((1, 6.0),), ((1, 1.0),), ((1, 1.0),)
     )

@@ -25,7 +25,7 @@ def roofline(target, products=()):
     """Of a device that does in f32 what was declared of it."""
     flops, read = target.flops_per_s(), target.rates.memory_bytes_per_s
     at = target.threads
-    limits = MachineLimits(((at, flops),), ((at, read),), ((at, read),), (), (), products)
+    limits = MachineLimits(((at, flops),), ((at, read),), ((at, read),), (), products)
     return Roofline(limits, target)
 
 

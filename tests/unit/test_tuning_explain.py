@@ -35,7 +35,7 @@ from tunegrad.tuning.workload import KernelUse, Workload, workload_of_function
 
 HERE = Fingerprint((("device", "cpu"),))
 TARGET = Target("cpu", "cpu", "x", threads=1, vector_bytes=16, registers=16, l3_bytes=1 << 20)
-LIMITS = MachineLimits(((1, 1e9),), ((1, 1e9),), ((1, 1e9),), ((1, 4e9),), ((1, 4e9),))
+LIMITS = MachineLimits(((1, 1e9),), ((1, 1e9),), ((1, 1e9),), ((1, 4e9),))
 TILE, ORDER, VECTOR = "tile(axis=b, size=4)", "reorder(order=(a, b0, ra, b1))", "vectorize(axis=b1)"
 WHOLE = f"{TILE} {ORDER} {VECTOR}"
 

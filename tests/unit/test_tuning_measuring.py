@@ -160,7 +160,7 @@ class Fast(Device):
     def machine_limits(self, again: bool = False) -> MachineLimits:
         self.looks.append(again)
         rate = self.flops if again else 1e9
-        return MachineLimits(((1, rate),), ((1, rate),), (), ((1, rate),), ())
+        return MachineLimits(((1, rate),), ((1, rate),), (), ((1, rate),))
 
     def measure_compiled(self, *_: object) -> Measurement:
         return Measurement(Status.OK, (1e-7,))

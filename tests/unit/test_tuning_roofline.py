@@ -25,7 +25,6 @@ LIMITS = MachineLimits(
     read_dram=((1, 10e9), (2, 15e9)),
     triad_dram=((1, 10e9), (2, 15e9)),
     read_l2=((1, 50e9), (2, 100e9)),
-    triad_l2=((1, 50e9), (2, 100e9)),
 )
 TARGET = Target("cpu", "cpu", "x", threads=2, l3_bytes=1 << 20)
 

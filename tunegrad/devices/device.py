@@ -52,7 +52,6 @@ class MachineLimits:
     read_dram: tuple[tuple[int, float], ...]
     triad_dram: tuple[tuple[int, float], ...]
     read_l2: tuple[tuple[int, float], ...]
-    triad_l2: tuple[tuple[int, float], ...]
     products: tuple[tuple[str, float], ...] = ()
 
     def flops(self, threads: int) -> float:
@@ -326,10 +325,6 @@ class Device(Protocol):
     @property
     def exclusive(self) -> bool:
         """True when nothing may compile while something is timed: they share cores."""
-
-    @property
-    def anywhere(self) -> bool:
-        """True when it compiles where the device is not."""
 
     @property
     def confinement(self) -> Confinement:

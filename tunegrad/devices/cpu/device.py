@@ -35,7 +35,6 @@ class CpuDevice:
     name = "cpu"
     runs = True
     exclusive = True
-    anywhere = True
     confinement = Confinement(threads=False)
 
     def describe(self) -> str:

@@ -42,7 +42,6 @@ def measure_limits(target: Target, team: Team) -> MachineLimits:
             (n, _stream(target, team, n, "triad", arrays, _DRAM_BYTES // n, True)) for n in counts
         ),
         read_l2=tuple((n, _stream(target, team, n, "read", arrays[:1], level2)) for n in counts),
-        triad_l2=tuple((n, _stream(target, team, n, "triad", arrays, level2 // 3)) for n in counts),
     )
     # Twice, some time apart: another process on one of the cores halves what a single look finds.
     fma = tuple(

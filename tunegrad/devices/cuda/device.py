@@ -32,7 +32,6 @@ class AbsentGpu(NvrtcDevice):
 
     runs = False
     exclusive = False
-    anywhere = True
     confinement = Confinement()
 
     @property
@@ -85,7 +84,6 @@ class CudaDevice(NvrtcDevice):
 
     runs = True
     exclusive = False
-    anywhere = True
     confinement = Confinement(driver=True)
 
     @property

@@ -166,7 +166,7 @@ def measure_limits(engine: CudaEngine) -> MachineLimits:
     read = 4.0 * floats / best_s("peak_read", head + _READ, out, arrays[0])
     triad = 12.0 * floats / best_s("peak_triad", head + _TRIAD, *arrays)
     found = tuple((u.name, products(u)) for u in target.units if isinstance(u, MatrixUnit))
-    return MachineLimits(((units, fma),), ((units, read),), ((units, triad),), (), (), found)
+    return MachineLimits(((units, fma),), ((units, read),), ((units, triad),), (), found)
 
 
 # ---- engine

@@ -117,7 +117,6 @@ class OpenClDevice:
     exclusive: bool = True
 
     runs = True
-    anywhere = False
     confinement = Confinement(driver=True)
 
     @property

@@ -93,7 +93,7 @@ def measure_limits(engine: OpenClEngine) -> MachineLimits:
     read = 16.0 * steps * items / best_s("peak_read", items, out, arrays[0], np.int32(steps))
     triad = 12.0 * _FLOATS / best_s("peak_triad", _FLOATS // 4, *arrays)
     at = ((units, read),)
-    return MachineLimits(((units, fma),), at, ((units, triad),), (), ())
+    return MachineLimits(((units, fma),), at, ((units, triad),), ())
 
 
 # ---- engine
