@@ -439,6 +439,7 @@ def test_bytes_and_floats_of_a_quantised_layer_are_raced_and_explain_says_what_w
     """Whatever takes least here, the nearest runs in whole models beside bytes."""
     for module in ("tunegrad.planning.expected", "tunegrad.tuning.questions.variant"):
         monkeypatch.setattr(import_module(module), "NEAR", inf)
+    monkeypatch.setattr(import_module("tunegrad.planning.expected"), "_FAR", inf)
     monkeypatch.setattr(choosing, "CONTENDING", inf)
     work = workload_of_function(in_bytes, (BYTES,))
     (kernel,) = (u.kernel for u in work.kernels if "dot4" in u.kernel.text)
