@@ -167,6 +167,19 @@ def test_index_splitting_an_axis_by_a_divisor_leaves_no_division() -> None:
     assert (a // 8).substitute({"h": var("p", 3) * 2 + var("q", 2)}).key == "p"
 
 
+def test_index_of_one_variable_of_few_values_is_a_line_where_it_grows_evenly() -> None:
+    b, c = var("b", 2), var("c", 3)
+    assert ((b * 2 + b * 3 // 2) // 3).key == b.key
+    assert (c // 2 + (c + 1) // 2).key == c.key
+    rng = random.Random(7)
+    for _ in range(4_000):
+        extent = rng.randint(2, 8)
+        index, oracle = expression(rng, [variable("a", extent)], rng.randint(1, 7))
+        steps = np.diff(oracle(points({"a": extent})))
+        even = bool((steps == steps[0]).all())
+        assert (index.divisions() == 0) == even, (index, extent)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_index_conditions_keep_their_truth(seed: int) -> None:
     rng = random.Random(seed)

@@ -12,6 +12,7 @@ Python):
     (a % (d*e)) // d    -> (a // d) % e
     (g*a + b) // (g*d)  -> a // d          (g*a + b) % (g*d)  -> g*(a % d) + b    0 <= b < g
     d*(a // d) + a % d  -> a
+    f(v)                -> k*v + c         where it is, for all of up to eight values of v
 
 ``Valid`` is a conjunction of ``lo <= index < hi``; bounds decide what they can. ``tests/property``
 checks every law by brute force. Values are immutable; the classes are written by hand (not
@@ -440,12 +441,29 @@ def _substituted(atom: FloorDiv | Mod | Element, env: Mapping[str, Index]) -> In
 
 def _sum(terms: list[tuple[Atom, int]], const: int) -> Index:
     """The sum of terms that are in order, its moduli joined with their quotients."""
+    divided = False
     for atom, c in terms:
+        divided = divided or type(atom) is not Var
         if isinstance(atom, Mod):
             joined = _rejoin(dict(terms), const, atom, c)
             if joined is not None:
                 return joined
-    return Index(tuple(terms), const)
+    total = Index(tuple(terms), const)
+    return _line(total) if divided else total
+
+
+def _line(n: Index) -> Index:
+    """f(v) -> k*v + c, where it is, for all of up to eight values of v"""
+    if len(n.names()) != 1:
+        return n
+    (v,) = n.variables()
+    if v.hi - v.lo >= 8 or any(True for _ in n.elements()):
+        return n
+    first, *others = (n.evaluate({v.name: value}) for value in range(v.lo, v.hi + 1))
+    step = others[0] - first if others else 0
+    if any(f != first + i * step for i, f in enumerate(others, 1)):
+        return n
+    return Index(((v, step),) if step else (), first - step * v.lo)
 
 
 def _rejoin(sums: dict[Atom, int], const: int, mod: Mod, c: int) -> Index | None:
@@ -504,7 +522,7 @@ def _floordiv(n: Index, d: int) -> Index:
             return _floordiv(atom.num + n.const * atom.den, atom.den * d)
         if isinstance(atom, Mod) and n.const == 0 and atom.den % d == 0:
             return _mod(_floordiv(atom.num, d), atom.den // d)
-    return Index(((FloorDiv(n, d), 1),), 0)
+    return _line(Index(((FloorDiv(n, d), 1),), 0))
 
 
 def _split(n: Index, d: int) -> tuple[int, Index, Index] | None:
@@ -542,7 +560,7 @@ def _mod(n: Index, d: int) -> Index:
         return _mod(high, d // g) * g + low
     if any(not 0 < c < d for _, c in n.terms):
         return _mod(Index(tuple((a, c % d) for a, c in n.terms), n.const), d)
-    return Index(((Mod(n, d), 1),), 0)
+    return _line(Index(((Mod(n, d), 1),), 0))
 
 
 class Range:
