@@ -489,6 +489,8 @@ FAULTS = (
     Fault("padding repeats what it pads", "rewrites.sums:Repeats._dims",
           "return below - {d for d in every if n.srcs[0].shape[d] != n.shape[d]}",
           "return below", "repeated"),
+    Fault("what is gathered repeats whatever its index is", "rewrites.sums:Repeats._dims",
+          "if anywhere else", "if True else", "repeated"),
     Fault("a permutation repeats where its source does", "rewrites.sums:Repeats._dims",
           "return frozenset(d for d, s in enumerate(typed(tuple[int, ...], n.arg)) if s in below)",
           "return below", "repeated"),

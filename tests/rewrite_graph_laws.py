@@ -180,6 +180,9 @@ def repeated(rng: random.Random) -> None:
             x = g.expand(g.reshape(x, (*x.shape, 1)), shape)
             for _ in range(drawn.randrange(5)):
                 x = moved(drawn, x)
+            if x.size and drawn.random() < 0.3:
+                at, dim = (drawn.randrange(len(x.shape)) for _ in range(2))
+                x = g.gather(x, g.iota(x.shape, at), dim)
         order = topological((x,))
         inputs = random_inputs(seed, (x,))
         repeats = Repeats()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 
 from tests import fuzzing
 from tests.graph_builders import Array, add, matmul, run_schedule, tensor, weight
@@ -117,3 +118,23 @@ def test_computed_positions_that_repeat_are_stored_once() -> None:
     at = g.elementwise(Op.MUL, g.graph_input("i", (1, 8), I32), g.full(2, (1, 8), I32))
     plan = schedule((g.gather(tensor("x", 24, 8), g.expand(at, (16, 8)), 0),))
     assert [b.shape for b in plan.buffers if b.role == "temp"] == [(1, 8)]
+
+
+@pytest.mark.parametrize(
+    ("source", "index", "stored"),
+    [
+        (tensor("x", 12, 1, 2), g.iota((12, 3, 2), 1), (12, 1, 2)),
+        (g.iota((6, 1, 2), 2), g.iota((6, 3, 2), 1), (1, 1, 2)),
+        (tensor("x", 4, 5), g.expand(g.graph_input("i", (1, 5), I32), (8, 5)), (1, 5)),
+        (g.expand(tensor("x", 4, 1), (4, 5)), g.graph_input("i", (3, 5), I32), (3, 5)),
+    ],
+    ids=["one element to read", "positions", "one index", "indices that differ"],
+)
+def test_functions_of_what_was_gathered_are_stored_once(
+    source: Node, index: Node, stored: tuple[int, ...]
+) -> None:
+    """Of random graphs 7089 and 7210, where the copies were stored."""
+    y = g.elementwise(Op.TANH, g.cast(g.gather(source, index, len(source.shape) - 2), F32))
+    widths = tuple((1, 0) for _ in y.shape)
+    plan = schedule((g.reduce(Op.ADD, y, (0,)), g.pad(y, widths)))
+    assert [b.shape for b in plan.buffers if b.role == "temp"] == [stored]

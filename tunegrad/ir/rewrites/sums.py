@@ -195,6 +195,10 @@ class Repeats:
             return frozenset(d for d, s in enumerate(typed(tuple[int, ...], n.arg)) if s in below)
         if n.op in (GraphOp.CAST, GraphOp.FLIP, GraphOp.SHRINK):
             return below
+        if n.op is GraphOp.GATHER:
+            dim = typed(int, n.arg)
+            anywhere = dim in below or n.srcs[0].shape[dim] == 1  # the index does not matter
+            return below | {dim} if anywhere else self.of(n.srcs[1]) & (below | {dim})
         if n.op in (GraphOp.REDUCE, GraphOp.PAD):
             return below - {d for d in every if n.srcs[0].shape[d] != n.shape[d]}
         return frozenset()
