@@ -6,8 +6,7 @@
 
 A released step is never edited: a change is a new step. All missing steps run in one transaction
 (``PRAGMA user_version`` says which), so a store is at one version or at another, never between.
-``tests/unit/store_schema_N.sql`` is a frozen store of version N. Stores of versions 1 to 3, from
-before 0.1.0, are refused and left as they are.
+Stores of versions 1 to 3, from before 0.1.0, are refused and left as they are.
 """
 
 from __future__ import annotations
