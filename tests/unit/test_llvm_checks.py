@@ -4,15 +4,24 @@ is not.
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
 import pytest
 
 from tests.fault_kernels import CASES, TARGET
 from tests.faults import REFUSED
 from tests.kernel_corpus import NAMES, kernels_of
+from tests.quad_builders import conv, matmul
 from tunegrad.compiling import Payload, build, candidate
 from tunegrad.devices.cpu.device import CpuDevice
-from tunegrad.errors import CompileFailure
+from tunegrad.errors import CompileFailure, IllegalAction
+from tunegrad.frontend import Tensor
+from tunegrad.ir.dtypes import dtype_of
+from tunegrad.ir.fusion import schedule as planned
+from tunegrad.ir.target import Target
 from tunegrad.opts import Schedule, Space
+from tunegrad.planning import prepared
 from tunegrad.render.llvm_checks import check_text
 
 GOOD = """; a remark
@@ -180,6 +189,70 @@ def test_text_of_the_corpus_is_taken(name: str) -> None:
         for schedule in (Schedule(()), *Space(kernel, TARGET).defaults()):
             made = build(kernel, schedule, device)
             check_text(made.text, made.entry, len(made.io.params))
+
+
+ZEN3 = Target(
+    "cpu", "cpu", "znver3", ("+avx2", "+fma", "+f16c"), vector_bytes=32, registers=16
+)  # fmt: skip
+SKYLAKE = Target(
+    "cpu", "cpu", "skylake-avx512",
+    ("+avx2", "+fma", "+f16c", "+avx512f", "+avx512cd", "+avx512bw", "+avx512dq", "+avx512vl"),
+    vector_bytes=64, registers=32,
+)  # fmt: skip
+OF_BYTES = {
+    "znver3": (ZEN3, {"sse2.pmadd.wd", "avx2.pmadd.wd", "sse2.cvtps2dq", "avx.cvt.ps2dq.256"}),
+    "skylake-avx512": (
+        SKYLAKE,
+        {"sse2.pmadd.wd", "avx2.pmadd.wd", "avx512.pmaddw.d.512", "sse2.cvtps2dq",
+         "avx.cvt.ps2dq.256", "avx512.mask.cvtps2dq.512"},
+    ),
+    "host": (TARGET, set[str]()),
+}  # fmt: skip
+"""Targets, and the instructions for bytes, of vectors of every width, that each is to be asked for
+below; those of the host are not known here.
+"""
+
+
+def quantised(x: Tensor, kind: str) -> Tensor:
+    """Steps of 0.3 as bytes, around a zero point that is read."""
+    low, high = (0.0, 255.0) if kind == "u8" else (-128.0, 127.0)
+    zero = Tensor.constant(np.array(7, dtype_of(kind).numpy)).cast("f32")
+    return ((x / 0.3).round() + zero).clamp(low, high).cast(kind)
+
+
+def kernels_of_bytes() -> list[Tensor]:
+    """Products, roundings and products that are rounded."""
+    x = Tensor.input("x", (4, 64), "f32")
+    zero = Tensor.constant(np.array(120, "u1")).cast("f32")
+    rows = Tensor.input("q", (16, 64), "u8").cast("f32") - zero
+    weights = matmul((16, 64), (64, 32)).values["b"]
+    product = rows @ (Tensor.constant(weights).cast("f32") * 0.01)
+    return [
+        matmul((16, 64), (64, 32)).output, matmul((5, 7), (7, 3), "i8", "i8").output,
+        matmul((16, 64), (64, 32), "i8", "i8", constant=True).output, conv(8, 16, 1).output,
+        quantised(x, "u8"), quantised(x, "i8"), quantised(rows * 0.02, "u8"),
+        quantised(product, "u8"), quantised(product.relu(), "i8"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_BYTES)
+def test_text_of_kernels_of_bytes_is_taken(name: str) -> None:
+    """A refusal of what only vectors of 16 and 32 bytes have stopped quantised models on AVX2."""
+    target, wanted = OF_BYTES[name]
+    device, found = CpuDevice(target), set[str]()
+    for output in kernels_of_bytes():
+        for launch in planned(prepared((output.node,), "contract", target)).launches:
+            kernel = launch.kernel
+            axis = kernel.axes[-1].name
+            by = [f"tile(axis={axis}, size={n}) vectorize(axis={axis}1)" for n in (4, 8, 16)]
+            for actions in (*map(Schedule.parse, by), *Space(kernel, target).defaults()):
+                try:
+                    made = build(kernel, actions, device)
+                except IllegalAction:  # an axis of other extents
+                    continue
+                check_text(made.text, made.entry, len(made.io.params))
+                found.update(re.findall(r"@llvm\.x86\.([\w.]+)", made.text))
+    assert wanted <= found
 
 
 @pytest.mark.parametrize("fault", REFUSED)
