@@ -322,8 +322,7 @@ def memory_hints(
         elif target.can_prefetch and (nbytes > target.cached_bytes // 2 or row_bytes):
             usual = PAGE if streamed or _computes_much(kernel) else row_bytes
             near = next((i for i, d in enumerate(_DISTANCES) if d >= usual), 0)
-            ahead = ask.pick(f"prefetch.{p.name}", _DISTANCES, near)
-            actions += [Prefetch(p.name, ahead)] if ahead else []
+            actions += _prefetch(p.name, ask, _DISTANCES, near)
     return actions
 
 
@@ -350,8 +349,7 @@ def ahead_of(x: Access, target: Target, ask: Recorder) -> list[Prefetch]:
     if not target.can_prefetch:
         return []
     usual = _DISTANCES.index(PAGE) if x.nbytes > target.l2_bytes // 4 else 0
-    ahead = ask.pick(f"prefetch.{x.param}", _DISTANCES, usual)
-    return [Prefetch(x.param, ahead)] if ahead else []
+    return _prefetch(x.param, ask, _DISTANCES, usual)
 
 
 def next_lines(x: Access, target: Target, ask: Recorder) -> list[Prefetch]:
@@ -363,8 +361,13 @@ def next_lines(x: Access, target: Target, ask: Recorder) -> list[Prefetch]:
     """
     if not target.can_prefetch or x.nbytes <= target.l1_bytes:
         return []
-    ahead = ask.pick(f"prefetch.{x.param}", _NEXT, 1)
-    return [Prefetch(x.param, ahead)] if ahead else []
+    return _prefetch(x.param, ask, _NEXT, 1)
+
+
+def _prefetch(param: str, ask: Recorder, distances: tuple[int, ...], usual: int) -> list[Prefetch]:
+    """Asks for one of several distances, of which 0 is none."""
+    ahead = ask.pick(f"prefetch.{param}", distances, usual)
+    return [Prefetch(param, ahead)] if ahead else []
 
 
 def keep_hints(
