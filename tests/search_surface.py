@@ -6,17 +6,34 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any, Self
 
+from tunegrad.db import Store as TuneStore
+from tunegrad.db import open_store
 from tunegrad.errors import IllegalAction
+from tunegrad.events import CandidateMeasured, Event
 from tunegrad.ir.dtypes import F32
 from tunegrad.ir.expr import Load
 from tunegrad.ir.kernel import Axis, Kernel, Param, Store
 from tunegrad.opts import Action, Chooser, DefaultChooser, Schedule, SpaceDecision
 from tunegrad.opts.actions import Tile, Unroll
-from tunegrad.search import Measured, Searcher, TrialLog, TrialStore, searcher_names
+from tunegrad.search import (
+    BeamSearcher,
+    BudgetPolicy,
+    KernelSearch,
+    Measured,
+    Measurer,
+    ModelSearch,
+    Searcher,
+    SearchTask,
+    StopRule,
+    TrialLog,
+    TrialStore,
+    searcher_names,
+)
 from tunegrad.trial import Fingerprint, Measurement, Policy, Status
 
 SEARCHERS = searcher_names()
@@ -219,3 +236,72 @@ def trial_log(
     return TrialLog(
         store, fingerprint, policy or Policy(), session, lambda: 0.0, frozenset(resumed)
     )
+
+
+SPACE, SURFACE = separable(Random(1), decisions=6, options=6)
+COST_S = 1 / 16  # sums of it are exact
+LIMITS = Policy(timeout_s=0.5)
+
+
+class ModelCase:
+    """Kernels on surfaces under one budget of a clock. ``uses``, ``floors`` and ``seeds`` are by
+    kernel name; ``log`` are arguments of ``trial_log``.
+    """
+
+    def __init__(
+        self,
+        surfaces: Mapping[str, Surface],
+        budget_s: float = 1e4,
+        *,
+        measurer: Measurer | None = None,
+        cls: Callable[[SurfaceSpace, Random], Searcher] = BeamSearcher,
+        space: SurfaceSpace = SPACE,
+        uses: Mapping[str, int] | None = None,
+        floors: Mapping[str, float] | None = None,
+        seeds: Mapping[str, Callable[[], tuple[Schedule, ...]]] | None = None,
+        policy: BudgetPolicy | None = None,
+        rule: StopRule | None = None,
+        kill_after: int = 1 << 30,
+        store: TuneStore | None = None,
+        **log: Any,
+    ) -> None:
+        self.clock = Clock()
+        self.events: list[Event] = []
+        self.measurer: Any = measurer or SurfaceMeasurer(
+            surfaces, self.clock, COST_S, kill_after, LIMITS.timeout_s
+        )
+        self.store = open_store(":memory:", "write") if store is None else store
+        kept = trial_log(self.store, **{"policy": LIMITS, **log})
+        searches = []
+        for i, name in enumerate(surfaces):
+            k = kernel(name, 64 + i)
+            count, floor_s = (uses or {}).get(name, 1), (floors or {}).get(name, 0.0)
+            task = SearchTask(k, name, k.key, k.text, count, 1000, 512, floor_s)
+            searches.append(
+                KernelSearch(
+                    task, space, cls(space, Random(i)), self.measurer, kept, self.observe,
+                    seeds=(seeds or {}).get(name, tuple),
+                )
+            )  # fmt: skip
+        self.model = ModelSearch(searches, budget_s, self.clock, self.observe, policy, rule)
+
+    def observe(self, event: Event) -> None:
+        self.events.append(event)
+
+    def run(self) -> Self:
+        self.model.run()
+        return self
+
+    @property
+    def told(self) -> list[tuple[str, str]]:
+        """Kernel and actions of each candidate that was told, in order."""
+        return [(e.kernel, e.actions) for e in self.events if isinstance(e, CandidateMeasured)]
+
+    @property
+    def rows(self) -> dict[str, list[tuple[str, str, str, Measurement]]]:
+        """Actions, origin, program and measurement of each row, by the kernel's key."""
+        kept = {s.task.key: self.store.trials(s.task.key) for s in self.model.searches}
+        return {
+            key: [(t.actions, t.origin, t.program_hash, t.measurement) for t in trials]
+            for key, trials in kept.items()
+        }

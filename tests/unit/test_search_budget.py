@@ -7,85 +7,15 @@ from collections import Counter
 from random import Random
 
 import pytest
-from search_surface import (
-    Clock,
-    Killed,
-    Surface,
-    SurfaceMeasurer,
-    SurfaceSpace,
-    kernel,
-    separable,
-    trial_log,
-)
+from search_surface import COST_S, SPACE, SURFACE, Killed, ModelCase, Surface, SurfaceSpace
 
 from tunegrad.db import open_store
 from tunegrad.events import BudgetSpent, KernelFinished, KernelStarted
-from tunegrad.search import (
-    BeamSearcher,
-    BudgetPolicy,
-    KernelSearch,
-    ModelSearch,
-    RandomSearcher,
-    SearchTask,
-    StopRule,
-)
-from tunegrad.trial import Policy, Status
-
-SPACE, SURFACE = separable(Random(1), decisions=6, options=6)
-COST_S = 1 / 16  # sums of it are exact
-LIMITS = Policy(timeout_s=0.5)
+from tunegrad.search import BeamSearcher, BudgetPolicy, RandomSearcher, StopRule
+from tunegrad.trial import Status
 
 
-class Case:
-    """Kernels on surfaces under one budget. ``uses`` and ``floors`` are by kernel name."""
-
-    def __init__(
-        self,
-        surfaces,
-        budget_s,
-        uses=None,
-        floors=None,
-        cls=BeamSearcher,
-        policy=None,
-        store=None,
-        rule=None,
-        **more,
-    ):
-        self.clock = Clock()
-        self.measurer = SurfaceMeasurer(
-            surfaces,
-            self.clock,
-            COST_S,
-            more.pop("kill_after", 1 << 30),
-            timeout_s=LIMITS.timeout_s,
-        )
-        self.store = store if store is not None else open_store(":memory:", "write")
-        self.events = []
-        log = trial_log(self.store, policy=LIMITS, **more)
-        searches = []
-        for i, name in enumerate(surfaces):
-            k = kernel(name, 64 + i)
-            task = SearchTask(
-                k,
-                name,
-                k.key,
-                k.text,
-                (uses or {}).get(name, 1),
-                1000,
-                512,
-                (floors or {}).get(name, 0.0),
-            )
-            searches.append(
-                KernelSearch(
-                    task, SPACE, cls(SPACE, Random(i)), self.measurer, log, self.events.append
-                )
-            )
-        self.model = ModelSearch(searches, budget_s, self.clock, self.events.append, policy, rule)
-
-    def run(self):
-        self.model.run()
-        return self
-
+class Case(ModelCase):
     @property
     def trials(self):
         return Counter(name for name, _ in self.measurer.calls)

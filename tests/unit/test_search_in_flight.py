@@ -3,34 +3,15 @@ seed decide.
 """
 
 import math
-from random import Random
 
 import pytest
-from search_surface import (
-    Clock,
-    Killed,
-    Surface,
-    SurfaceMeasurer,
-    SurfaceSpace,
-    kernel,
-    separable,
-    trial_log,
-)
+from search_surface import SURFACE, Killed, ModelCase, Surface, SurfaceMeasurer, SurfaceSpace
 
-from tunegrad.db import open_store
 from tunegrad.errors import InternalError
 from tunegrad.events import BudgetSpent, CandidateMeasured, KernelFinished, KernelStarted
-from tunegrad.search import (
-    BeamSearcher,
-    BudgetPolicy,
-    KernelSearch,
-    ModelSearch,
-    Results,
-    SearchTask,
-)
+from tunegrad.search import BudgetPolicy, Results
 from tunegrad.trial import Status
 
-SPACE, SURFACE = separable(Random(1), decisions=6, options=6)
 OTHER = Surface(SURFACE.factors, 2e-3, fails={("d3", 2): Status.WRONG}, merged=frozenset({"d2"}))
 SURFACES = {"a": SURFACE, "b": OTHER, "c": Surface({}, 5e-4)}
 
@@ -72,60 +53,22 @@ class _Reader(Results):
             self.count = 0
 
 
-class Case:
+class Case(ModelCase):
     """Kernels on surfaces until so many trials were told; every trial takes a second of the
     clock.
     """
 
-    def __init__(
-        self,
-        measurer,
-        trials=150,
-        in_flight=48,
-        batch=8,
-        space=SPACE,
-        store=None,
-        kill_after=None,
-        **log,
-    ):
-        self.clock, self.events, self.measurer = Clock(), [], measurer
-        self.store = store or open_store(":memory:", "write")
-        self.kill_after = math.inf if kill_after is None else kill_after
-        searches = []
-        for i, name in enumerate(SURFACES):
-            k = kernel(name, 64 + i)
-            task = SearchTask(k, name, k.key, k.text, 1, 1000, 512)
-            searcher = BeamSearcher(space, Random(i))
-            searches.append(
-                KernelSearch(
-                    task, space, searcher, measurer, trial_log(self.store, **log), self._observe
-                )
-            )
-        policy = BudgetPolicy(batch=batch, in_flight=in_flight)
-        self.model = ModelSearch(searches, trials, self.clock, self._observe, policy)
+    def __init__(self, measurer, trials=150, in_flight=48, kill_after=math.inf, **more):
+        self.until = kill_after
+        policy = BudgetPolicy(batch=8, in_flight=in_flight)
+        super().__init__(SURFACES, trials, measurer=measurer, policy=policy, **more)
 
-    def _observe(self, event):
-        self.events.append(event)
+    def observe(self, event):
+        super().observe(event)
         if isinstance(event, CandidateMeasured):
             self.clock.now_s += 1.0
-            if self.clock.now_s >= self.kill_after:
+            if self.clock.now_s >= self.until:
                 raise Killed
-
-    def run(self):
-        self.model.run()
-        return self
-
-
-def rows(case):
-    keys = [s.task.key for s in case.model.searches]
-    return {
-        key: [(t.actions, t.origin, t.program_hash, t.measurement) for t in case.store.trials(key)]
-        for key in keys
-    }
-
-
-def told(case):
-    return [(e.kernel, e.actions) for e in case.events if isinstance(e, CandidateMeasured)]
 
 
 @pytest.mark.parametrize("in_flight", [1, 9, 48, 200])
@@ -134,9 +77,9 @@ def test_in_flight_eager_and_lazy_measurers_lead_to_the_same_rows(in_flight):
         Case(Eager(SURFACES), in_flight=in_flight),
         Case(SurfaceMeasurer(SURFACES), in_flight=in_flight),
     )
-    assert told(eager.run()) == told(lazy.run())
-    assert rows(eager) == rows(lazy)
-    assert len(told(eager)) >= 150
+    assert eager.run().told == lazy.run().told
+    assert eager.rows == lazy.rows
+    assert len(eager.told) >= 150
 
 
 def test_in_flight_one_is_one_batch_after_the_other():
@@ -158,8 +101,8 @@ def test_in_flight_proposals_stay_under_way_for_several_kernels():
 
 def test_in_flight_everything_begun_is_told_when_the_budget_ends():
     case = Case(Eager(SURFACES), trials=50, in_flight=48).run()
-    assert len(told(case)) == sum(len(found) for found in rows(case).values())
-    assert [e.spent_s for e in case.events if isinstance(e, BudgetSpent)][-1] == len(told(case))
+    assert len(case.told) == sum(len(found) for found in case.rows.values())
+    assert [e.spent_s for e in case.events if isinstance(e, BudgetSpent)][-1] == len(case.told)
 
 
 def test_in_flight_interrupted_gives_up_what_is_under_way():
@@ -169,7 +112,7 @@ def test_in_flight_interrupted_gives_up_what_is_under_way():
         case.run()
     assert measurer.open == 0
     assert isinstance(case.events[-1], KernelFinished)
-    assert sum(len(found) for found in rows(case).values()) == 60
+    assert sum(len(found) for found in case.rows.values()) == 60
 
 
 def test_in_flight_killed_and_resumed_ends_where_an_undisturbed_run_does():
@@ -182,8 +125,8 @@ def test_in_flight_killed_and_resumed_ends_where_an_undisturbed_run_does():
             Eager(SURFACES), 100 - kill_after, store=cut.store, session="s2", resumed={"s1"}
         ).run()
         # Where the budgets end is a matter of the clock; what they have in common is not.
-        both = told(cut) + told(again)
-        assert both[:90] == told(whole)[:90]
+        both = cut.told + again.told
+        assert both[:90] == whole.told[:90]
 
 
 def test_in_flight_ends_when_nothing_is_left_to_try():
@@ -191,7 +134,7 @@ def test_in_flight_ends_when_nothing_is_left_to_try():
         Eager(SURFACES), trials=10_000, in_flight=64, space=SurfaceSpace({"d0": 6, "d1": 6})
     ).run()
     assert case.model.done
-    assert {len(found) for found in rows(case).values()} == {36}
+    assert {len(found) for found in case.rows.values()} == {36}
 
 
 @pytest.mark.parametrize(("extra", "which"), [(-1, "fewer"), (1, "more")])

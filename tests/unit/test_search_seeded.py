@@ -4,66 +4,29 @@ rows on resuming.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from random import Random
+from typing import Any
 
 import pytest
-from search_surface import Clock, Killed, SurfaceMeasurer, kernel, separable, trial_log
+from search_surface import SPACE, SURFACE, Killed, ModelCase
 
-from tunegrad.db import Store, open_store
-from tunegrad.events import CandidateMeasured, Event
+from tunegrad.events import CandidateMeasured
 from tunegrad.opts import Schedule, TraceChooser
-from tunegrad.search import (
-    BeamSearcher,
-    KernelSearch,
-    ModelSearch,
-    RandomSearcher,
-    SearchTask,
-    StopRule,
-)
+from tunegrad.search import BeamSearcher, RandomSearcher, StopRule
 
-SPACE, SURFACE = separable(Random(1), decisions=6, options=6)
 SEEDS = tuple(SPACE.sample(TraceChooser({"d0": c, "d1": 5})) for c in (1, 2, 3))
 
 
-class Case:
-    def __init__(
-        self,
-        seeds: tuple[Schedule, ...] = SEEDS,
-        rule: StopRule | None = None,
-        store: Store | None = None,
-        session: str = "s1",
-        resumed: Collection[str] = (),
-        kill_after: int = 1 << 30,
-        budget_s: float = 20.0,
-        cls: type = BeamSearcher,
-    ) -> None:
-        self.events: list[Event] = []
+class Case(ModelCase):
+    """Two kernels, of which the first one has seeds."""
+
+    def __init__(self, seeds: tuple[Schedule, ...] = SEEDS, **more: Any) -> None:
         self.asked = 0
-        clock = Clock()
-        self.measurer = SurfaceMeasurer({"a": SURFACE, "b": SURFACE}, clock, 1 / 16, kill_after)
-        self.store = store if store is not None else open_store(":memory:", "write")
-        log = trial_log(self.store, session, resumed)
 
         def lend() -> tuple[Schedule, ...]:
             self.asked += 1
             return seeds
 
-        self.searches = []
-        for i, name in enumerate("ab"):
-            k = kernel(name, 64 + i)
-            task = SearchTask(k, name, k.key, k.text, 1, 1000, 512)
-            searcher, lent = cls(SPACE, Random(i)), lend if name == "a" else tuple
-            self.searches.append(
-                KernelSearch(
-                    task, SPACE, searcher, self.measurer, log, self.events.append, seeds=lent
-                )
-            )
-        self.model = ModelSearch(self.searches, budget_s, clock, self.events.append, rule=rule)
-
-    def run(self) -> Case:
-        self.model.run()
-        return self
+        super().__init__({"a": SURFACE, "b": SURFACE}, 20.0, seeds={"a": lend}, **more)
 
     @property
     def origins(self) -> list[tuple[str, str]]:
@@ -76,14 +39,14 @@ def test_seeds_come_right_after_the_defaults_of_all_kernels() -> None:
     assert case.origins[2:5] == [("a", "seed")] * 3
     assert ("a", "seed") not in case.origins[5:]
     assert case.asked == 1
-    assert [t.actions for t in case.searches[0].trials if t.origin == "seed"] == [
+    assert [t.actions for t in case.model.searches[0].trials if t.origin == "seed"] == [
         s.text for s in SEEDS
     ]
 
 
 def test_best_seed_is_known_apart_from_the_best_of_all() -> None:
     case = Case().run()
-    a, b = case.searches
+    a, b = case.model.searches
     assert a.seed_s == min(SURFACE.seconds(s) for s in SEEDS)
     assert a.best_s < a.seed_s
     assert b.seed_s == float("inf")
@@ -123,4 +86,4 @@ def test_seeded_search_killed_at_any_point_resumes_to_the_undisturbed_end() -> N
             rule=StopRule(patience=40), store=cut.store, session="s2", resumed={"s1"}
         ).run()
         assert again.measurer.calls == order[k:]
-        assert again.searches[0].seed_s == whole.searches[0].seed_s
+        assert again.model.searches[0].seed_s == whole.model.searches[0].seed_s

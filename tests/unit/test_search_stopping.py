@@ -13,19 +13,20 @@ from types import SimpleNamespace
 
 import pytest
 from search_surface import (
+    COST_S,
+    SPACE,
+    SURFACE,
     Clock,
     Killed,
+    ModelCase,
     Surface,
-    SurfaceMeasurer,
     SurfaceSpace,
-    kernel,
-    separable,
     trial_log,
 )
 
 from benchmarks.recorded import RecordedSpace, ReplayMeasurer
 from benchmarks.recorded.bench import LoadedSpace, find_spaces
-from tunegrad.db import Store, open_store
+from tunegrad.db import open_store
 from tunegrad.opts import Schedule
 from tunegrad.search import (
     BeamSearcher,
@@ -38,10 +39,7 @@ from tunegrad.search import (
 )
 from tunegrad.search.promote import LEAST_EFFECT
 from tunegrad.search.stopping import potential
-from tunegrad.trial import Policy, Status
-
-SPACE, SURFACE = separable(Random(1), decisions=6, options=6)
-COST_S = 1 / 16
+from tunegrad.trial import Status
 
 
 @cache
@@ -132,55 +130,24 @@ def test_stopping_potential_falls_and_is_spent_in_the_end() -> None:
     assert values[100] > LEAST_EFFECT > values[-1] > 0.0
 
 
-class Case:
-    """Kernels on surfaces under one budget, and a rule."""
-
-    def __init__(
-        self,
-        surfaces: dict[str, Surface],
-        rule: StopRule,
-        budget_s: float = 1e4,
-        store: Store | None = None,
-        session: str = "s1",
-        resumed: Collection[str] = (),
-        kill_after: int = 1 << 30,
-    ) -> None:
-        self.clock = Clock()
-        self.measurer = SurfaceMeasurer(surfaces, self.clock, COST_S, kill_after, timeout_s=0.5)
-        self.store = store if store is not None else open_store(":memory:", "write")
-        log = trial_log(self.store, session, resumed, policy=Policy(timeout_s=0.5))
-        searches = []
-        for i, name in enumerate(surfaces):
-            k = kernel(name, 64 + i)
-            task = SearchTask(k, name, k.key, k.text, 1, 1000, 512)
-            searches.append(
-                KernelSearch(task, SPACE, BeamSearcher(SPACE, Random(i)), self.measurer, log)
-            )
-        self.model = ModelSearch(searches, budget_s, self.clock, lambda _: None, rule=rule)
-
-    def run(self) -> Case:
-        self.model.run()
-        return self
-
-
 TWO = {"a": SURFACE, "b": Surface({}, base_s=1.5e-3)}
 
 
 def test_stopping_never_is_what_patience_zero_says() -> None:
-    case = Case({"a": Surface({})}, StopRule(patience=0), budget_s=60.0).run()
+    case = ModelCase({"a": Surface({})}, 60.0, rule=StopRule(patience=0)).run()
     assert case.model.stopped == "budget"
     assert case.clock.now_s > 50.0
 
 
 @pytest.mark.parametrize("patience", [40, 100])
 def test_stopping_by_patience_comes_after_so_many_vain_trials(patience: int) -> None:
-    case = Case({"a": Surface({})}, StopRule(patience=patience)).run()
+    case = ModelCase({"a": Surface({})}, rule=StopRule(patience=patience)).run()
     assert case.model.stopped == "patience"
     assert patience < len(case.measurer.calls) <= patience + 1 + 8
 
 
 def test_stopping_by_patience_starts_again_with_a_gain() -> None:
-    case = Case(TWO, StopRule(patience=60)).run()
+    case = ModelCase(TWO, rule=StopRule(patience=60)).run()
     seconds = [
         TWO[name].seconds(Schedule.parse(text)) for name, text in case.measurer.calls if name == "a"
     ]
@@ -193,27 +160,27 @@ def test_stopping_by_patience_starts_again_with_a_gain() -> None:
 def test_stopping_counts_many_small_gains_as_what_they_add_up_to() -> None:
     """Each step saves 0.4 %, which is not notable; five of them are."""
     slope = Surface({(f"d{i}", c): 0.996**c for i in range(6) for c in range(6)})
-    case = Case({"a": slope}, StopRule(patience=48)).run()
+    case = ModelCase({"a": slope}, rule=StopRule(patience=48)).run()
     assert case.model.searches[0].best_s < 0.93e-3
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 17, 40])
 def test_stopping_by_trials_measures_no_more_than_that(most: int) -> None:
-    case = Case(TWO, StopRule(trials=most)).run()
+    case = ModelCase(TWO, rule=StopRule(trials=most)).run()
     assert case.model.stopped == "trials"
     assert len(case.measurer.calls) == most
 
 
 def test_stopping_by_trials_survives_programs_that_are_known() -> None:
     merged = Surface(SURFACE.factors, merged=frozenset({"d0", "d1"}))
-    case = Case({"a": merged}, StopRule(trials=50)).run()
+    case = ModelCase({"a": merged}, rule=StopRule(trials=50)).run()
     assert case.model.searches[0]._tally.same_program > 0
     assert len(case.measurer.calls) == 50
 
 
 def test_stopping_when_the_goal_is_reached() -> None:
     goal_s = 0.8 * SURFACE.seconds(SPACE.defaults()[0])
-    case = Case({"a": SURFACE}, StopRule())
+    case = ModelCase({"a": SURFACE}, rule=StopRule())
     case.model = ModelSearch(
         case.model.searches, 1e4, case.clock, lambda _: None,
         rule=StopRule(reached=lambda: case.model.searches[0].best_s <= goal_s),
@@ -226,12 +193,12 @@ def test_stopping_when_the_goal_is_reached() -> None:
 
 def test_stopping_a_kernel_that_never_runs_does_not_hold_the_search_up_for_ever() -> None:
     broken = Surface({}, fails={("d0", c): Status.CRASHED for c in range(6)})
-    case = Case({"broken": broken, "fine": SURFACE}, StopRule(), budget_s=1e6).run()
+    case = ModelCase({"broken": broken, "fine": SURFACE}, budget_s=1e6, rule=StopRule()).run()
     assert case.model.stopped == "gain"
 
 
 def test_stopping_says_exhausted_where_nothing_is_left_to_try() -> None:
-    case = Case({"a": Surface({})}, StopRule(patience=0), budget_s=1e9)
+    case = ModelCase({"a": Surface({})}, 1e9, rule=StopRule(patience=0))
     found, space = case.model.searches[0], SurfaceSpace({"d0": 3})
     found.space, found.searcher = space, BeamSearcher(space, Random(0))
     case.run()
@@ -240,15 +207,15 @@ def test_stopping_says_exhausted_where_nothing_is_left_to_try() -> None:
 
 def test_stopping_resumed_is_where_the_undisturbed_search_stopped() -> None:
     rule = StopRule(patience=50)
-    whole = Case(TWO, rule).run()
+    whole = ModelCase(TWO, rule=rule).run()
     order = whole.measurer.calls
     for k in range(1, len(order), 29):
-        cut = Case(TWO, rule, kill_after=k)
+        cut = ModelCase(TWO, rule=rule, kill_after=k)
         with pytest.raises(Killed):
             cut.run()
         assert cut.model.stopped == "interrupted"
-        again = Case(TWO, rule, store=cut.store, session="s2", resumed={"s1"}).run()
+        again = ModelCase(TWO, rule=rule, store=cut.store, session="s2", resumed={"s1"}).run()
         assert again.measurer.calls == order[k:]
         assert again.model.stopped == "patience"
-    last = Case(TWO, rule, store=whole.store, session="s3", resumed={"s1"}).run()
+    last = ModelCase(TWO, rule=rule, store=whole.store, session="s3", resumed={"s1"}).run()
     assert last.measurer.calls == []

@@ -9,11 +9,10 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from search_surface import Clock, Surface, SurfaceMeasurer, kernel, separable, trial_log
+from search_surface import Clock, ModelCase, Surface, SurfaceMeasurer, kernel, separable
 
 from tunegrad.compiling import HOOKS, Payload
 from tunegrad.config import ModelSpec, TuneSettings
-from tunegrad.db import Store, open_store
 from tunegrad.devices import (
     Beside,
     Candidate,
@@ -28,10 +27,7 @@ from tunegrad.opts import Schedule
 from tunegrad.search import (
     BeamSearcher,
     BudgetPolicy,
-    KernelSearch,
     Measurer,
-    ModelSearch,
-    SearchTask,
 )
 from tunegrad.trial import Measured, Measurement, Policy, Status
 from tunegrad.tuning.budget import Costs
@@ -392,51 +388,24 @@ class Asking(BeamSearcher):
         return found
 
 
-class Case:
+class Case(ModelCase):
     """A search of both kernels for so many seconds of the device's clock."""
 
     def __init__(
-        self,
-        measurer: Measurer,
-        device: Device,
-        trials: int = 120,
-        batch: int = 8,
-        store: Store | None = None,
-        **log,
+        self, measurer: Measurer, device: Device, trials: int = 120, batch: int = 8, **more
     ) -> None:
-        self.told: list[tuple[str, str]] = []
-        self.clock, self.events = Clock(), []
-        self.store = store or open_store(":memory:", "write")
-        searches = []
-        for i, k in enumerate((A, B)):
-            task = SearchTask(k, k.name, k.key, k.text, 1, 1000, 512)
-            searcher = Asking(SPACE, Random(i))
+        def asking(space, rng):
+            searcher = Asking(space, rng)
             searcher.device = device
-            searches.append(
-                KernelSearch(
-                    task, SPACE, searcher, measurer, trial_log(self.store, **log), self.observe
-                )
-            )
+            return searcher
+
         policy = BudgetPolicy(batch=batch, in_flight=batch + 1)
-        self.model = ModelSearch(searches, trials, self.clock, self.observe, policy)
+        super().__init__(SURFACES, trials, measurer=measurer, cls=asking, policy=policy, **more)
 
     def observe(self, event: Event) -> None:
+        super().observe(event)
         if isinstance(event, CandidateMeasured):
             self.clock.now_s += 1.0
-            self.told.append((event.kernel, event.actions))
-
-    def run(self) -> Case:
-        self.model.run()
-        return self
-
-    @property
-    def rows(self) -> list[tuple[str, str, str, Measurement]]:
-        keys = [s.task.key for s in self.model.searches]
-        return [
-            (t.actions, t.origin, t.program_hash, t.measurement)
-            for k in keys
-            for t in self.store.trials(k)
-        ]
 
 
 def test_search_asks_for_a_batch_while_the_one_before_it_compiles(device, measurer):
@@ -509,7 +478,7 @@ def test_search_that_is_interrupted_keeps_what_was_told_and_leaves_nothing_compi
     with pytest.raises(KeyboardInterrupt):
         case.run()
     assert device.under_way is None
-    assert len(case.told) == len(case.rows) >= 39
+    assert len(case.told) == sum(map(len, case.rows.values())) >= 39
     assert sum(e[0] == "timed" for e in device.log) == 40
 
 
