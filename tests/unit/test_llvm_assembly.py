@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.hand_schedules import AVX512, FULL
+from benchmarks.hand_schedules import AVX512, FULL, gemm
 from tunegrad.devices.cpu.device import OPT_LEVEL
 from tunegrad.devices.cpu.machine_code import code_facts, hot_loop, innermost_loops, spills
 from tunegrad.devices.host.codegen import assembly
@@ -106,3 +106,31 @@ def test_llvm_row_of_a_narrow_target_uses_its_registers():
     assert len(re.findall(r"vfmadd\w+\s.*%ymm", hot_loop(text))) == 8
     assert facts.spills == 0
     assert facts.kernel_spills <= 2 * 8, "of sums of earlier blocks"
+
+
+@pytest.mark.parametrize(
+    ("lanes", "registers", "arch", "rows", "vectors", "most"),
+    [
+        (16, 32, AVX512.arch, 14, 2, 183),
+        (8, 16, "haswell", 6, 2, 86),
+        (8, 16, "haswell", 4, 3, 83),
+    ],
+)
+def test_llvm_written_out_steps_of_a_full_tile_spill_nothing(
+    lanes: int, registers: int, arch: str, rows: int, vectors: int, most: int
+):
+    """Loads of the next step were put beside those of this one, which took the registers of sums:
+    14 x 2 had 205 instructions for 112 multiply-adds.
+    """
+    target = replace(AVX512, arch=arch, vector_bytes=4 * lanes, registers=registers)
+    actions = (
+        f"tile(axis=m, size={rows}) tile(axis=n, size={vectors * lanes}) "
+        f"tile(axis=n1, size={lanes}) tile(axis=k, size=4) "
+        "reorder(order=(m0, n0, m1, n1, n2, k0, k1)) upcast(axis=m1) upcast(axis=n1) "
+        "vectorize(axis=n2) unroll(axis=k1) stage(param=B, at=(), layout=(n0, k0, k1, n1, n2))"
+    )
+    program = Space(gemm(336, 192, 64), target).lower(Schedule.parse(actions))
+    body = hot_loop(assembly(render_llvm(program, target), target, OPT_LEVEL))
+    assert len(re.findall("vfmadd", body)) == 4 * rows * vectors
+    assert "%rsp" not in body
+    assert len(re.findall(r"(?m)^\s+[a-z]", body)) <= most

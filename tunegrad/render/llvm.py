@@ -58,9 +58,18 @@ ALIGN = 64
 """Bytes that parameters and scratch are aligned to, at least."""
 
 _NEAR = 4096
-"""Bytes within which accesses under one condition share the choice of an address."""
+"""Bytes within which accesses under one condition share the choice of an address, and that the
+steps of a loop are apart from its first one at the most, for which it is chosen.
+"""
 
-_ZEROS = f"[{_NEAR + ALIGN} x i8] zeroinitializer, align {ALIGN}"
+_ADDING = frozenset((Op.FMA, Op.DOT2_ADD, Op.DOT4_ADD, Op.DOT2I_ADD))
+"""Operations that add a product to a sum."""
+
+_STARTS = 8
+"""Addresses that are begun before a loop, at most: half of a core's registers for them."""
+
+_NEIGHBOURS = 4
+"""Loads from one address that LLVM puts side by side, at most."""
 
 _SHUFFLED = (2, 3, 4)
 """Steps between lanes at which whole vectors and shuffles cost less than a load for each lane."""
@@ -68,10 +77,15 @@ _SHUFFLED = (2, 3, 4)
 
 @dataclass(slots=True)
 class Scope:
-    """A loop body (or the function): where addresses that depend on its variable are computed."""
+    """A loop body (or the function): where addresses that depend on its variable are computed, and
+    the lines right before the loop.
+    """
 
     lines: list[str]
     cache: dict[object, str]
+    ahead: list[str]
+    begun: dict[object, str]
+    runs: dict[object, tuple[int, int]]
 
 
 _NO_REGISTERS = frozenset(
@@ -146,7 +160,9 @@ class _Renderer(LlvmValues):
         self.writes: dict[int, tuple[str, ...]] = {}
         self.label = "entry"
         self._fma: dict[tuple[str, int], tuple[str, str]] = {}
-        self.streams = self.pads = False
+        self.streams, self.zeros = False, 0
+        self.tests: dict[str, Valid] = {}
+        self.free, self.fmas = self.vectors, 0
         over = program.overwritten
         self.aliased = frozenset((*over, *over.values()))
         self.read_only = frozenset(
@@ -162,7 +178,7 @@ class _Renderer(LlvmValues):
         name = p.name
         buffers: list[ir.Buffer | ir.Alloc] = [*p.params, *p.allocs]
         pre: list[str] = []
-        self.scopes.append(Scope(pre, {}))
+        self.scopes.append(Scope(pre, {}, [], {}, {}))
         self.out.append(pre)
         self.block(p.body)
         body = "\n".join([x if isinstance(x, str) else "\n".join(x) for x in self.out if x])
@@ -191,13 +207,18 @@ class _Renderer(LlvmValues):
             "}",
             *self._wrapper(buffers),
             "declare void @tg_barrier(ptr)",
-            *([f"@tg.zero = private unnamed_addr constant {_ZEROS}"] if self.pads else []),
+            *self._zeros(),
             *self.tiles.constants(),
             *(f"declare {d}" for d in sorted(self.declared)),
             *(self.defined[k] for k in sorted(self.defined)),
             *(["!0 = !{i32 1}"] if self.streams else []),
         ]
         return "\n".join(text) + "\n"
+
+    def _zeros(self) -> list[str]:
+        """What loads of padding read, where there are some."""
+        kind = f"[{self.zeros} x i8] zeroinitializer, align {ALIGN}"
+        return [f"@tg.zero = private unnamed_addr constant {kind}"] if self.zeros else []
 
     def _wrapper(self, buffers: list[ir.Buffer | ir.Alloc]) -> list[str]:
         p = self.program
@@ -305,6 +326,8 @@ class _Renderer(LlvmValues):
             self.emit(f"br i1 {guard}, label %pre{n}, label %{end}")
             self.start(f"pre{n}")
         before = self.label
+        ahead: list[str] = []
+        self.out.append(ahead)
         self.emit(f"br label %{head}")
         self.start(head)
         v, following = f"%v{n}", f"%n{n}"
@@ -316,10 +339,12 @@ class _Renderer(LlvmValues):
         for name, held in carried.items():
             self.registers[name] = Held(held.type, self.fresh())
         begun = {name: self.registers[name] for name in carried}
-        self.scopes.append(Scope(pre, {}))
+        self.scopes.append(Scope(pre, {}, ahead, {}, {}))
+        free, self.free = self.free, self.vectors - len(carried)
         saved = self.vars.get(f.var), self.depth.get(f.var)
         self.vars[f.var], self.depth[f.var] = v, len(self.scopes) - 1
         self.block(f.body)
+        self.free = free
         self.scopes.pop()
         if saved[0] is not None and saved[1] is not None:
             self.vars[f.var], self.depth[f.var] = saved[0], saved[1]
@@ -513,19 +538,96 @@ class _Renderer(LlvmValues):
         return name
 
     def _address_if(self, mask: str, buffer: str, offset: Index) -> str:
-        """A pointer to ``buffer[offset]`` where the mask is true, else to ``ALIGN`` bytes of zeros.
+        """A pointer to ``buffer[offset]`` where the mask is true, else into zeros.
 
-        Accesses of a basic block that are near to each other choose once.
+        Accesses of a basic block that are near to each other choose once. What the innermost loop
+        does not decide is chosen before it, as far as there are zeros for its steps.
         """
         size = self.dtypes[buffer].itemsize
         near = offset.const % (_NEAR // size)
+        self.zeros = max(self.zeros, _NEAR + ALIGN)
         key = ("or zero", self.label, mask, buffer, offset.terms, offset.const - near)
         cache = self.scopes[-1].cache
         if key not in cache:
-            self.pads = True
-            address = self.address(buffer, offset + -near)
-            cache[key] = self.named(f"select i1 {mask}, ptr {address}, ptr @tg.zero")
+            cache[key] = self._chosen_ahead(mask, buffer, offset + -near) or self.named(
+                f"select i1 {mask}, ptr {self.address(buffer, offset + -near)}, ptr @tg.zero"
+            )
         return self.named(f"getelementptr i8, ptr {cache[key]}, i64 {near * size}")
+
+    def _chosen_ahead(self, mask: str, buffer: str, offset: Index) -> str:
+        """The same address, chosen before the innermost loop, which moves it, where that adds up
+        and decides nothing; else "".
+
+            for k:  p = select(mask, &buffer[a + k], zeros)        zeros of 1
+            -->
+            q = select(mask, &buffer[a], zeros)                    zeros of as many as k takes
+            for k:  p = &q[k]
+        """
+        dtype, valid = self.dtypes[buffer], self.tests.get(mask)
+        if valid is None or self.free == self.vectors or self._decides(valid):
+            return ""
+        steps = self._steps(offset)
+        moved = steps.hi * dtype.itemsize
+        if not 0 <= steps.lo <= moved <= _NEAR:
+            return ""
+        self.zeros = max(self.zeros, _NEAR + ALIGN + moved)
+        start = self._ahead(
+            ("or zero", valid, buffer, offset - steps),
+            lambda: self.named(
+                f"select i1 {self.condition(valid)}, ptr {self.address(buffer, offset - steps)}, "
+                "ptr @tg.zero"
+            ),
+        )
+        return self._moved(start, steps, dtype) if start else ""
+
+    def _moved(self, start: str, steps: Index, dtype: DType) -> str:
+        """A pointer that the innermost loop moves."""
+        terms = list(steps.terms)
+        return self._step(start, terms, len(self.scopes) - 1, dtype) if terms else start
+
+    def _decides(self, valid: Valid) -> bool:
+        """True if the innermost loop is in a condition."""
+        return any(self._steps(r.index).terms for r in valid)
+
+    def _steps(self, x: Index) -> Index:
+        """The terms of an index that the innermost loop moves."""
+        depth = len(self.scopes) - 1
+        return Index(tuple(t for t in x.terms if self._depth(t[0]) == depth), 0)
+
+    def _ahead(self, key: object, emit: Callable[[], str]) -> str:
+        """What is emitted right before the innermost loop, once; "" where others have the registers
+        for addresses.
+        """
+        scope, here = self.scopes[-1], self.out
+        if key not in scope.begun and len(scope.begun) < _STARTS:
+            self.out = []
+            scope.begun[key] = emit()
+            scope.ahead += [line for line in self.out if isinstance(line, str)]
+            self.out = here
+        return scope.begun.get(key, "")
+
+    def _apart(self, buffer: str, offset: Index) -> str:
+        """The same as ``address`` where a loop's sums leave few registers: from a start of its own
+        for each step that is written out, whose vectors come one multiply-add apart. LLVM puts four
+        loads from one start side by side, those of the next steps, too, and spills what it has no
+        registers for.
+        """
+        steps = self._steps(offset) if self.free <= _NEIGHBOURS else None
+        if not steps or not steps.terms:
+            return self.address(buffer, offset)
+        runs, key = self.scopes[-1].runs, (buffer, offset.terms)
+        begun, last = runs.get(key, (offset.const, self.fmas))
+        if self.fmas > last + 1:
+            begun = offset.const
+        runs[key] = begun, self.fmas
+        near = offset.const - begun
+        first = offset - (steps + near)
+        start = self._ahead(("start", buffer, first), lambda: self.address(buffer, first))
+        if not start:
+            return self.address(buffer, offset)
+        moved = self._moved(start, steps, self.dtypes[buffer])
+        nbytes = near * self.dtypes[buffer].itemsize
+        return self.named(f"getelementptr i8, ptr {moved}, i64 {nbytes}") if near else moved
 
     def _base(self, buffer: str, offset: Index) -> str:
         """A pointer to ``buffer[offset]``, but for the constant of the offset."""
@@ -582,18 +684,24 @@ class _Renderer(LlvmValues):
 
     def test(self, i: ir.Test) -> None:
         if i.lanes == 1:
-            self.bind_bool(i.id, 1, self.condition(i.valid))
+            self.bind_bool(i.id, 1, self._tested(i.valid))
             return
         shared = [r for r in i.valid if r.index.coefficient(i.lane) == 0]
         apart = [r for r in i.valid if r.index.coefficient(i.lane) != 0]
         if not shared or not apart:
             self.bind_bool(i.id, i.lanes, self._lane_test(i.valid, i.lane, i.lanes))
             return
-        whole, each = self.condition(Valid(shared)), self._lane_test(Valid(apart), i.lane, i.lanes)
+        whole, each = self._tested(Valid(shared)), self._lane_test(Valid(apart), i.lane, i.lanes)
         splat = self.splat(whole, ir.VType(BOOL, i.lanes))
         both = self.named(f"and <{i.lanes} x i1> {splat}, {each}")
         self.shared[both] = whole, each
         self.bind_bool(i.id, i.lanes, both)
+
+    def _tested(self, valid: Valid) -> str:
+        """A condition, of which is remembered what it says."""
+        name = self.condition(valid)
+        self.tests[name] = valid
+        return name
 
     def _lane_test(self, valid: Valid, lane: str, lanes: int) -> str:
         """A conjunction of ranges as an i1 of each lane."""
@@ -825,7 +933,7 @@ class _Renderer(LlvmValues):
             whole, mask = self.shared[mask]
             address = self._address_if(whole, buffer, offset)
         else:
-            address = self.address(buffer, offset)
+            address = self._apart(buffer, offset)
         name = self.fresh()
         if mask is None:
             self.emit(f"{name} = load {t}, ptr {address}, align {dtype.itemsize}")
@@ -906,6 +1014,7 @@ class _Renderer(LlvmValues):
 
     def compute(self, i: ir.Compute) -> None:
         names = self.names
+        self.fmas += i.op in _ADDING
         args = [names[a] for a in i.args]
         if i.op in (Op.DOT4, Op.DOT4_ADD):
             kinds = self.types[i.args[0]].dtype, self.types[i.args[1]].dtype

@@ -353,8 +353,11 @@ one, steps of 14 x 2, 8 x 3 and 6 x 4, with 1.7, 1.5 and 1.45 instructions for a
 1.00, 0.93 and 0.88 of the time; alone 1.00, 0.98 and 0.97.
 """
 
-_FEW_REGISTERS = 16
-"""Of so many, tiles of twelve sums leave none: 4 x 3 took 1.02 of the time of 6 x 2."""
+_FEW_REGISTERS, _FULL = 16, 0.6
+"""Of so many, tiles of twelve sums leave none, and what a step takes longer that needs them all, in
+multiply-adds: 4 x 3 took 1.02 and 1.04 of the time of 6 x 2 (rows of 7 x 7 pixels, 512 to 2,048
+channels and back; two threads of an Emerald Rapids).
+"""
 
 _MOST_ROWS = (*range(1, 17), 20, 24, 28)
 
@@ -447,6 +450,7 @@ def _sweep_cost(s: Sweep, tile: tuple[int, int], fold: int) -> float:
         rows = high * wide
         late = _LATE * (rows * cols < _STEADY * s.fmas)
         own = rows * cols + issued * (rows + cols)
+        own += _FULL * (rows * cols + s.parts * (cols + 1) == s.registers <= _FEW_REGISTERS)
         busy = max(own + late, rows + cols, flight, cols * far)
         total += again * uses * times * (busy + _STEP * (rows + cols))
     lanes = -(-s.vectors // tile[1])
@@ -478,9 +482,6 @@ such a tile and its tails has fewer instructions than are allowed (``opts.passes
 
 _UNROLLED = 128
 """Multiply-adds of the last reduce loop that are written out by default, at most."""
-
-_NEIGHBOURS = 4
-"""Loads of vectors side by side that LLVM puts one behind the other."""
 
 _TURN = 40
 """Multiply-adds of a turn, at most, whose loop is written out with it. Of windows over three
@@ -652,20 +653,14 @@ class Products(Defaults):
 
     def unroll(self, tile: tuple[int, int], extent: int) -> int:
         """Four, of a core with two multiply-adds a cycle, unless taps are written out: a loop has
-        four instructions besides those of a step, which are some 35. Not where a tile leaves too
-        few registers for the loads of the next step that LLVM moves up, to make four neighbours:
-        sums of 14 x 2 (of 32 registers) and of 4 x 3 (of 16) were spilled then, and took 1.35 and
-        1.6 of the time. Of 16 registers one to spare is enough for 6 x 2: 12 sums have 2.1 to 2.3
-        instructions for each multiply-add in a loop, 1.9 in four steps. Nor where an operand's copy
-        turns it in registers, which takes as many steps as a vector has lanes: scores of attention,
-        in fours, took 1.23 of the time.
+        four instructions besides those of a step, which are some 25 to 35. Nor where an operand's
+        copy turns it in registers, which takes as many steps as a vector has lanes: scores of
+        attention, in fours, took 1.23 of the time; nor where halves of words fill the registers.
         """
         o, (rows, vectors) = self.operands, tile
-        spare = o.registers - rows * vectors - (1 + o.widened) * (vectors + 1)
+        full = o.widened and o.registers - rows * vectors <= 2 * (vectors + 1)
         turned = any(_turned(o, x) for x in o.found)
-        alone = o.target.fmas_per_cycle == 1 or turned or _written(o, self.taps)
-        few = o.registers <= _FEW_REGISTERS
-        if alone or spare < (1 if few else -vectors % _NEIGHBOURS):
+        if o.target.fmas_per_cycle == 1 or turned or full or _written(o, self.taps):
             return 1
         most = _UNROLLED // (rows * vectors * o.terms)
         return next((n for n in (4, 2) if n <= most and extent % n == 0), 1)
