@@ -280,13 +280,3 @@ def test_near_memory_is_in_the_caches_again():
     # The least of many samples, as above: one thread has all of it.
     assert 0 < min(near) < min(far)
     assert (y.array("f32") == 2.0).all()
-
-
-def test_plan_is_timed_cold_too(team):
-    x, y = Buffer(4 * 64), Buffer(4 * 64)
-    table = _table(x, y)
-    with Executable.load(compile_llvm(ADD, TARGET), "add") as kernel:
-        plan = LaunchTable([Launch(kernel.address, table.address)])
-        totals, _ = team.time_plan(plan, 3, [(x.address, x.nbytes), (y.address, y.nbytes)])
-    assert len(totals) == 3
-    assert min(totals) > 0

@@ -55,7 +55,7 @@ _P, _I = ctypes.c_void_p, ctypes.c_int64
 _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
     "tg_plan_alone": (None, (_P, _I)),
     "tg_plan_run": (ctypes.c_int32, (_P, _P, _I)),
-    "tg_plan_time": (None, (_P, _P, _I, _I, _P, _I, _P, _P)),
+    "tg_plan_time": (None, (_P, _P, _I, _I, _P, _P)),
     "tg_team_create": (_P, (_I, _P, _P)),
     "tg_team_destroy": (None, (_P,)),
     "tg_team_run": (None, (_P, _P, _P, _P, _I)),
@@ -307,22 +307,17 @@ class Team:
             return ran != 0
 
     def time_plan(
-        self,
-        plan: LaunchTable,
-        samples: int,
-        cold: Sequence[tuple[int, int]] = (),
-        each: bool = False,
+        self, plan: LaunchTable, samples: int, each: bool = False
     ) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """(seconds of every whole run, mean seconds of every entry or () without ``each``).
 
-        The clock reads of ``each`` cost some 30 ns per entry. ``cold`` is as for ``time``.
+        The clock reads of ``each`` cost some 30 ns per entry.
         """
         self._count(plan.threads)
         seconds, parts = np.zeros(max(1, samples)), np.zeros(max(1, len(plan)))
-        ranges = _ranges(cold)
         with self._lock:
             _runtime().functions["tg_plan_time"](
-                self._alive(), plan.address, len(plan), samples, ranges.ctypes.data, len(cold),
+                self._alive(), plan.address, len(plan), samples,
                 seconds.ctypes.data, parts.ctypes.data if each else 0,
             )  # fmt: skip
         means = tuple((parts[: len(plan)] / max(1, samples)).tolist()) if each else ()

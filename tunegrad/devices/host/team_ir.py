@@ -605,13 +605,11 @@ def _(f: Writer, team: Value, plan: Value, n: Value, seconds: Value) -> None:
 
 
 @_runtime.define(
-    "void @tg_plan_time(ptr %team, ptr %plan, i64 %n, i64 %samples, ptr %ranges, i64 %count, "
-    "ptr %seconds, ptr %each)"
+    "void @tg_plan_time(ptr %team, ptr %plan, i64 %n, i64 %samples, ptr %seconds, ptr %each)"
 )
 def _(f: Writer, team: Value, plan: Value, *given: Value) -> None:
-    n, samples, ranges, count, seconds, each = given
+    n, samples, seconds, each = given
     with f.range(0, samples) as s:
-        f.call("void", "arrange", team, ranges, count, count)
         start = _now(f)
         with f.when(each.equals("null")):
             f.call("i32", "tg_plan_run", team, plan, n)
