@@ -241,6 +241,9 @@ DEFECTS = {
     "pipeline: fragments by half of a warp": (
         pipelined, nth(r"(tg_ldmatrix_x4\(m\d+, )", 0, r"if (item % 32 < 16) \1"),
     ),
+    "pipeline: rows of fragments are not aligned": (
+        pipelined, nth(r"(tg_ldmatrix_x4\(m\d+, )", 0, r"\g<1>8 + "),
+    ),
     "pipeline: a copy is cut short": (
         pipelined, nth(r"(tg_cp_async16\(.*)16\);", 0, r"\g<1>8);"),
     ),
