@@ -164,11 +164,14 @@ class BoundPlan(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An input or an output of a plan: its arguments of launches, as (launch, argument)."""
+    """An input or an output of a plan: its arguments of launches, as (launch, argument, bytes from
+    its address). ``over``: of an output that is written into an input's memory, which one.
+    """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    places: tuple[tuple[int, int], ...]
+    places: tuple[tuple[int, int, int], ...]
+    over: int | None = None
 
 
 class DirectPlan(Protocol):
@@ -180,11 +183,14 @@ class DirectPlan(Protocol):
         inputs: Sequence[Place],
         outputs: Sequence[Place],
         addressed: bool = False,
+        run: Callable[[], None] | None = None,
     ) -> Callable[[Any], tuple[Array, ...] | None]:
         """A run, under ``lock``, as one function of its inputs in order: its outputs in memory that
-        nothing else refers to. None, and nothing has run, where one is not an array of the right
-        shape and dtype, or can not be used as it lies. ``addressed``: of a list of their addresses,
-        which the caller answers for; it is written to.
+        nothing else refers to, or the arrays that they are written over. None, and nothing has run,
+        where one is not an array of the right shape and dtype, can not be used as it lies, or
+        shares memory with one that is written over. ``addressed``: of a list of their addresses,
+        which the caller answers for; it is written to, and no input is written over. ``run`` runs
+        the launches, if not this plan does.
         """
 
     def at_addresses(

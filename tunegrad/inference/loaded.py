@@ -92,12 +92,12 @@ class LoadedModel:
         # kernels read what was packed
         self._plan = plan if origin.planned is None else plan.forgotten
         more = partial(_bound, name, self._plan, codes, engine, self._constants, guards)
-        names = [a.name for a in self.inputs]
+        self._changed = tuple(origin.changed)
+        names = [] if self._changed else [a.name for a in self.inputs]
         self._runners = Runners(first, more, engine.at_once, names)
         self._runner = self._runners.first
         self._default: Runner | None = None
         self._donated = {plan.buffers[old].name: plan.outputs.index(new) for new, old in plan.over}
-        self._changed = tuple(origin.changed)
         self._shown = slice(0, len(plan.outputs) - len(self._guards) - len(self._changed))
         self._checks = Donated(name, self._donated)
         self._first_call: FirstCall | None = None

@@ -129,26 +129,37 @@ class Runner:
     def direct(self, names: Sequence[str], addressed: bool = False) -> Callable[[Any], Any] | None:
         """``run`` as one function of its inputs in the order of ``names``, which gives None, and
         runs nothing, where it is not as it must be or would be copied; None where there is more to
-        a run than its launches and guards after them. ``addressed``: of a list of the addresses of
-        such as must be.
+        a run than its launches and guards. ``addressed``: of a list of the addresses of such as
+        must be; None where inputs have new values.
         """
         from tunegrad.devices import Place
 
         by_name = {b.name: b for b in self._inputs}
         plain = by_name.keys() == set(names) and self._distinct == self._written
         outside = {b.id for b in self._outputs} & {b.id for _, b in self._guards}
-        if not plain or self._over or outside or not _is_direct(self._plan):
+        if not plain or (addressed and self._over) or outside or not _is_direct(self._plan):
             return None
         inputs = [by_name[name] for name in names]
-        touched = [self._places.get(b.id, ()) for b in (*inputs, *self._outputs)]
-        if any(b.base is not None for places in touched for *_, b in places):
-            return None
-        made = [
-            Place(b.shape, b.dtype.numpy, tuple((step, at) for step, at, _ in places))
-            for b, places in zip((*inputs, *self._outputs), touched, strict=True)
-        ]
-        run = self._plan.direct(self._lock, made[: len(inputs)], made[len(inputs) :], addressed)
-        return self._guarding(run) if self._guards else run
+        at = {b.id: n for n, b in enumerate(inputs)}
+
+        def place(b: Buffer) -> Place:
+            touched = self._places.get(b.id, ())
+            places = tuple((n, arg, 0 if x.base is None else x.start) for n, arg, x in touched)
+            over = self._over.get(b.id)
+            return Place(b.shape, b.dtype.numpy, places, None if over is None else at[over.id])
+
+        made = [place(b) for b in inputs], [place(b) for b in self._outputs]
+        halves = None if self._halves is None else self._run_halves
+        run = self._plan.direct(self._lock, *made, addressed, halves)
+        return self._guarding(run) if self._guards and halves is None else run
+
+    def _run_halves(self) -> None:
+        """Run the launches up to the guards' numbers, and the others where no guard raises."""
+        assert self._halves is not None
+        check, rest, _ = self._halves
+        check.run()
+        self._check(lambda b: self._numbers[b.id]())
+        rest.run()
 
     def _guarding(self, run: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """A direct run that holds its guards before another one writes their numbers anew."""

@@ -53,6 +53,20 @@ T = TypeVar("T")
 _Nothing = ctypes.c_char * 0
 
 
+def meets(addresses: Sequence[int], spans: Sequence[tuple[int, bool]]) -> bool:
+    """True if memory that is written to, of (bytes, written) at each address, is other memory as
+    well.
+    """
+    end = written_end = 0
+    for at, (nbytes, written) in sorted(zip(addresses, spans, strict=True)):
+        if at < (end if written else written_end):
+            return True
+        end = max(end, at + nbytes)
+        if written:
+            written_end = max(written_end, at + nbytes)
+    return False
+
+
 def _address(array: NDArray[Any]) -> int:
     """Address of a contiguous array: a third of the time that ``array.ctypes.data`` takes."""
     if array.flags.writeable:
@@ -123,19 +137,27 @@ class _Plan:
         inputs: Sequence[Place],
         outputs: Sequence[Place],
         addressed: bool = False,
+        run: Callable[[], None] | None = None,
     ) -> Callable[[Any], tuple[Array, ...] | None]:
-        taken = [(p.shape, p.dtype, p.dtype.itemsize - 1) for p in inputs]
-        sizes = (prod(p.shape) * p.dtype.itemsize for p in outputs)
+        replaced = {p.over for p in outputs}
+        taken = [
+            (p.shape, p.dtype, p.dtype.itemsize - 1, n in replaced) for n, p in enumerate(inputs)
+        ]
+        fresh = [p for p in outputs if p.over is None]
+        sizes = (prod(p.shape) * p.dtype.itemsize for p in fresh)
         made = [
             (p.shape, p.dtype, n + _ALIGN if n > _PLAIN_BYTES else 0)
-            for p, n in zip(outputs, sizes, strict=True)
+            for p, n in zip(fresh, sizes, strict=True)
         ]
+        count, launches = len(taken), run or self._run_or_none()
+        new = iter(range(count, count + len(fresh)))
+        order = [next(new) if p.over is None else p.over for p in outputs]
         entries = [
-            (n, self.launches[step].table.words, entry)
-            for n, p in enumerate((*inputs, *outputs))
-            for step, entry in p.places
+            (n, self.launches[step].table.words, entry, start)
+            for n, p in zip((*range(count), *order), (*inputs, *outputs), strict=True)
+            for step, entry, start in p.places
         ]
-        count, run = len(taken), self._run_or_none()
+        spans = [(prod(p.shape) * p.dtype.itemsize, n in replaced) for n, p in enumerate(inputs)]
         empty, array, byte = np.empty, np.ndarray, np.dtype(np.uint8)
         view, address_of = cast("Callable[[Any], Any]", _Nothing.from_buffer), ctypes.addressof
 
@@ -143,19 +165,24 @@ class _Plan:
             if len(given) != count:
                 return None
             addresses = []
-            for x, (shape, dtype, odd) in zip(given, taken):  # noqa: B905  as many, and faster
+            for x, (shape, dtype, odd, written) in zip(given, taken):  # noqa: B905  as many, faster
                 if type(x) is not array or x.dtype is not dtype or x.shape != shape:
                     return None
                 try:
                     at = address_of(view(x))
                 except TypeError:  # it can not be written to, or has gaps
-                    if not x.flags.c_contiguous:
+                    if written or not x.flags.c_contiguous:
                         return None
                     at = x.ctypes.data
                 if at & odd:
                     return None
                 addresses.append(at)
-            return launch(addresses)
+            if len(made) == len(order):
+                return launch(addresses)
+            if meets(addresses, spans):
+                return None
+            results = (*given, *launch(addresses))
+            return tuple([results[n] for n in order])
 
         def launch(addresses: list[int]) -> tuple[Array, ...]:
             results = []
@@ -169,9 +196,9 @@ class _Plan:
                 addresses.append(at)
                 results.append(whole)
             with lock.inner:
-                for n, words, entry in entries:
-                    words[entry] = addresses[n]
-                run()
+                for n, words, entry, start in entries:
+                    words[entry] = addresses[n] + start
+                launches()
             return tuple(results)
 
         return launch if addressed else call
