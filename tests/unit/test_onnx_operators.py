@@ -189,6 +189,31 @@ def test_weights_of_four_bits_are_decoded() -> None:
     np.testing.assert_allclose(y, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("op", "name", "operands"),
+    [
+        ("LeakyRelu", "alpha", ()), ("HardSigmoid", "alpha", ()), ("LRN", "alpha", ()),
+        ("InstanceNormalization", "epsilon", ("s", "b")),
+        ("BatchNormalization", "epsilon", ("s", "b", "m", "v")),
+        ("LayerNormalization", "epsilon", ("w",)),
+    ],
+)  # fmt: skip
+def test_defaults_have_32_bits_as_attributes_of_files(
+    op: str, name: str, operands: tuple[str, ...]
+) -> None:
+    """An onnx.FLOAT of 0.01 is 0.0099999998 in a graph of f64."""
+    x = {"x": array(3, 3, 4, 5).astype(np.float64)}
+    each = {k: array(3, low=0.1).astype(np.float64) for k in "sbmv"} | {"w": array(5) * 1.0}
+    inputs = x | {k: each[k].astype(np.float64) for k in operands}
+    size = {"size": 3} if op == "LRN" else {}
+    (default,) = found(proto(op, inputs, **size), inputs)
+    given = float(onnx.defs.get_schema(op).attributes[name].default_value.f)
+    (said,) = found(proto(op, inputs, **size, **{name: given}), inputs)
+    np.testing.assert_array_equal(default, said)
+    (expected,) = by_reference(proto(op, inputs, **size), inputs)
+    np.testing.assert_allclose(default, expected, rtol=1e-9, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", ["float16", "float32", "float64"])
 def test_bits_of_floats_are_integers_and_back(name: str) -> None:
     word = np.dtype(f"i{np.dtype(name).itemsize}")

@@ -444,7 +444,9 @@ class NodeView:
         return None if value is None else [int(x) for x in np.asarray(value).reshape(-1)]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """An attribute."""
+        """An attribute. A default that is a float is one of 32 bits, as attributes of files are."""
+        if isinstance(default, float) and name not in self.attributes:
+            return float(np.float32(default))
         return self.attributes.get(name, default)
 
     def body(self, name: str) -> Body:

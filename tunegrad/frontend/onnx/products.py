@@ -249,11 +249,13 @@ _WAYS = {"forward": (1,), "reverse": (-1,), "bidirectional": (1, -1)}
 
 _GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
 
-DEFAULTS = {
+_USUAL = {
     "affine": (1.0, 0.0), "elu": (1.0,), "hardsigmoid": (0.2, 0.5), "leakyrelu": (0.01,),
     "scaledtanh": (1.0, 1.0), "thresholdedrelu": (1.0,),
 }  # fmt: skip
-"""Alpha, and beta, of the activations that have them."""
+
+DEFAULTS: dict[str, list[float]] = {n: np.float32(usual).tolist() for n, usual in _USUAL.items()}
+"""Alpha, and beta, of the activations that have them: floats of 32 bits, as a file's are."""
 
 _Curve = Callable[[Tensor], Tensor]
 
