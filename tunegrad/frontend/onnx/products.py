@@ -254,7 +254,7 @@ _USUAL = {
     "scaledtanh": (1.0, 1.0), "thresholdedrelu": (1.0,),
 }  # fmt: skip
 
-DEFAULTS: dict[str, list[float]] = {n: np.float32(usual).tolist() for n, usual in _USUAL.items()}
+DEFAULTS = {name: tuple(float(np.float32(x)) for x in usual) for name, usual in _USUAL.items()}
 """Alpha, and beta, of the activations that have them: floats of 32 bits, as a file's are."""
 
 _Curve = Callable[[Tensor], Tensor]
