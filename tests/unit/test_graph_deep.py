@@ -2,6 +2,7 @@
 
 import pickle
 import sys
+import weakref
 from collections.abc import Callable
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 from tests.graph_builders import entered
 from tunegrad.devices import host_device
 from tunegrad.frontend import Tensor, cat
+from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import schedule
-from tunegrad.ir.graph import topological
+from tunegrad.ir.graph import _INTERNED, elementwise, topological
 from tunegrad.planning import prepared
 
 
@@ -58,6 +60,29 @@ def around_one_input(count: int) -> Tensor:
 
 def planned(tensor: Tensor):
     return schedule(prepared((tensor.node,), "contract", host_device(1).target))
+
+
+def test_a_node_is_made_in_few_calls() -> None:
+    x = Tensor.input("x", (4, 8)).node
+
+    def made() -> None:
+        y = x
+        for _ in range(1000):
+            y = elementwise(Op.EXP, elementwise(Op.ADD, y, x))
+
+    names = entered(made)
+    assert names.count("__new__") == 2000
+    assert len(names) < 7 * 2000  # one more for each that is forgotten
+
+
+def test_a_node_that_is_no_more_is_forgotten() -> None:
+    x = Tensor.input("x", (4, 8)).node
+    y = elementwise(Op.EXP, elementwise(Op.EXP, x))
+    assert elementwise(Op.EXP, elementwise(Op.EXP, x)) is y
+    gone = weakref.ref(y)
+    del y
+    assert gone() is None
+    assert all(known() is not None for known in list(_INTERNED.values()))
 
 
 def test_deep_graph_is_pickled_and_scheduled() -> None:

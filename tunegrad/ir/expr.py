@@ -102,8 +102,10 @@ class Op(StrEnum):
 
     @property
     def compares(self) -> bool:
-        return self in (Op.LT, Op.EQ, Op.NE)
+        return self in _COMPARISONS
 
+
+_COMPARISONS = frozenset((Op.LT, Op.EQ, Op.NE))
 
 _ARITY = {
     **dict.fromkeys(

@@ -223,8 +223,9 @@ class Node:
     def __new__(
         cls, op: GraphOp, srcs: tuple[Node, ...], arg: Arg, shape: tuple[int, ...], dtype: DType
     ) -> Node:
-        key = (op, tuple(map(id, srcs)), arg, shape, dtype)
-        found = _INTERNED.get(key)
+        key = (op, tuple(map(id, srcs)), arg, shape, dtype.name)
+        known = _INTERNED.get(key)
+        found = known() if known is not None else None
         if found is not None:
             return found
         if prod(shape) > _MOST_ELEMENTS:
@@ -233,7 +234,8 @@ class Node:
             raise ShapeError(f"{op}: a tensor of {len(shape)} dimensions; 64 are there at most")
         node = object.__new__(cls)
         node.op, node.srcs, node.arg, node.shape, node.dtype = op, srcs, arg, shape, dtype
-        _INTERNED[key] = node
+        reference = _INTERNED[key] = _Reference(node, _forget)
+        reference.key = key
         return node
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -262,7 +264,22 @@ def _rebuilt(
     return nodes[-1]
 
 
-_INTERNED: weakref.WeakValueDictionary[object, Node] = weakref.WeakValueDictionary()
+class _Reference(weakref.ref[Node]):
+    """A weak reference, and the key that it is found by."""
+
+    __slots__ = ("key",)
+    key: object
+
+
+_INTERNED: dict[object, _Reference] = {}
+"""As a WeakValueDictionary, whose look-ups are calls of Python's."""
+
+
+def _forget(gone: _Reference, interned: dict[object, _Reference] = _INTERNED) -> None:
+    """Drop a reference to a node that is no more, unless the key has another one."""
+    if interned.get(gone.key) is gone:
+        del interned[gone.key]
+
 
 Step = Mapping[Node, Node]
 """A rewrite's result for each node of a graph. Rewrites append theirs where they are given a list,
@@ -323,14 +340,17 @@ def elementwise(op: Op, *srcs: Node) -> Node:
     """``op`` on nodes of one shape and dtype (``WHERE``: a bool first; ``DOT4``: any words)."""
     if len(srcs) != op.arity:
         raise ShapeError(f"{op} takes {op.arity} tensors, got {len(srcs)}")
-    if len({s.shape for s in srcs}) != 1:
-        raise ShapeError(f"{op}: shapes {', '.join(str(s.shape) for s in srcs)} must be equal")
-    values = srcs[1:] if op is Op.WHERE else srcs
-    apart = op is Op.DOT4 and all(s.dtype.is_quad for s in srcs)
-    mixed = len({s.dtype for s in values}) != 1 and not apart
-    if mixed or (op is Op.WHERE and not srcs[0].dtype.is_bool):
-        raise DTypeError(f"{op}: dtypes {', '.join(str(s.dtype) for s in srcs)} do not fit")
-    return Node(GraphOp.MAP, srcs, op, srcs[0].shape, _map_dtype(op, values[0].dtype))
+    shape, kind, mixed = srcs[0].shape, srcs[-1].dtype, op is Op.WHERE
+    for s in srcs:
+        if s.shape != shape:
+            raise ShapeError(f"{op}: shapes {', '.join(str(s.shape) for s in srcs)} must be equal")
+        mixed = mixed or (s.dtype is not kind and s.dtype != kind)
+    if mixed:
+        apart = op is Op.DOT4 and all(s.dtype.is_quad for s in srcs)
+        chosen = op is Op.WHERE and srcs[0].dtype.is_bool and srcs[1].dtype == kind
+        if not (apart or chosen):
+            raise DTypeError(f"{op}: dtypes {', '.join(str(s.dtype) for s in srcs)} do not fit")
+    return Node(GraphOp.MAP, srcs, op, shape, _map_dtype(op, kind))
 
 
 def _map_dtype(op: Op, dtype: DType) -> DType:
@@ -339,6 +359,8 @@ def _map_dtype(op: Op, dtype: DType) -> DType:
     Raises DTypeError for pairs of anything but bf16, and for parts of such; for words of anything
     but bytes; for tf32 of anything but f32.
     """
+    if op not in _OF_WORDS and dtype.category not in ("pair", "quad"):
+        return BOOL if op.compares else dtype
     if op is Op.TF32 and dtype != F32:
         raise DTypeError(f"{op}: {dtype} does not fit")
     if op in (Op.QUAD, Op.DOT4) or dtype.is_quad:
@@ -349,12 +371,17 @@ def _map_dtype(op: Op, dtype: DType) -> DType:
         if not (dtype == BF16 if op is Op.PAIR else op in (Op.LOW, Op.HIGH, Op.DOT2)):
             raise DTypeError(f"{op}: {dtype} does not fit")
         return BF16X2 if op is Op.PAIR else F32
-    return BOOL if op.compares else dtype
+    return dtype
+
+
+_OF_WORDS = frozenset((Op.TF32, Op.QUAD, Op.DOT4, Op.PAIR))
+"""Operations whose dtypes are looked at, as those of words are."""
 
 
 def cast(x: Node, dtype: DType) -> Node:
     """``x`` converted to ``dtype``."""
-    return x if x.dtype == dtype else Node(GraphOp.CAST, (x,), dtype, x.shape, dtype)
+    same = x.dtype is dtype or x.dtype == dtype  # what is equal is nearly always one object
+    return x if same else Node(GraphOp.CAST, (x,), dtype, x.shape, dtype)
 
 
 def converts_reads(n: Node) -> bool:

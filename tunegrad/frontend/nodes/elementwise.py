@@ -57,6 +57,8 @@ def broadcast_shapes(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
     Raises:
         ShapeError: two extents differ and neither is 1.
     """
+    if shapes and shapes.count(shapes[0]) == len(shapes):
+        return tuple(shapes[0])
     rank = max((len(s) for s in shapes), default=0)
     padded = [(1,) * (rank - len(s)) + s for s in shapes]
     result = []
@@ -72,6 +74,8 @@ def broadcast_shapes(op: str, *shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 def broadcast(x: Node, shape: tuple[int, ...]) -> Node:
     """``x`` repeated along new leading dimensions and along extents of 1."""
+    if x.shape == shape:
+        return x
     return graph.expand(graph.reshape(x, (1,) * (len(shape) - len(x.shape)) + x.shape), shape)
 
 
