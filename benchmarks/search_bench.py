@@ -36,8 +36,8 @@ _COLUMNS = 3
     "--spaces",
     multiple=True,
     metavar="DIR|FILE",
-    help="A recorded space, or a directory; may be repeated.  [default: the twelve of "
-    "tests/data/spaces]",
+    help="A recorded space, T4 results, or a directory; may be repeated.  [default: "
+    "the twelve of tests/data/spaces]",
 )
 @click.option(
     "--searchers",

@@ -2,6 +2,7 @@
 
 python -m benchmarks.space record mlp --kernel "matmul 10x512" --points 40 --out mlp.jsonl.gz
 python -m benchmarks.space show mlp.jsonl.gz
+python -m benchmarks.space convert mlp.jsonl.gz mlp.t4.json --format t4
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 import click
 
-from benchmarks.recorded import Read, RecordedSpace, read_recording
+from benchmarks.recorded import Read, RecordedSpace, read_recording, write_recording, write_t4
 from benchmarks.recorded.recorder import record_file
 from tunegrad.cli.app import EXIT_MISMATCH, run
 from tunegrad.cli.options import (
@@ -74,6 +75,13 @@ def space() -> None:
     metavar="TIME",
     help="Wall-clock time; the same command again goes on.  [default: no limit]",
 )
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["tunegrad", "t4"]),
+    default="tunegrad",
+    help="The file's format.",
+)
 @device_option
 @threads_option
 @seed_option
@@ -90,6 +98,7 @@ def record(
     vary: tuple[str, ...],
     points: int,
     budget: str | None,
+    form: str,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -106,7 +115,9 @@ def record(
         note(f"{done} of {total} schedules")
         return time.monotonic() < end_s
 
-    recording = record_file(settings, kernel, Path(out).expanduser(), vary, points, go_on=go_on)
+    recording = record_file(
+        settings, kernel, Path(out).expanduser(), vary, points, t4=form == "t4", go_on=go_on
+    )
     read = Read(recording, ())
     emit(space_report(out, read), space_text(out, read), as_json=as_json)
     if not recording.complete:
@@ -122,6 +133,33 @@ def show(ctx: click.Context, file: str, as_json: bool) -> None:
 
     read = _read(file)
     emit(space_report(file, read), space_text(file, read), as_json=as_json)
+    if read.problems:
+        ctx.exit(EXIT_MISMATCH)
+
+
+@space.command(
+    epilog=example("python -m benchmarks.space convert mlp.jsonl.gz mlp.t4.json --format t4")
+)
+@click.argument("source", metavar="FILE")
+@click.argument("out", metavar="OUT")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["tunegrad", "t4"]),
+    required=True,
+    help="The format of OUT.",
+)
+@click.pass_context
+def convert(ctx: click.Context, source: str, out: str, form: str) -> None:
+    """Write a recorded space in the other format: tunegrad's own lines, or T4 JSON.
+
+    FILE may be of either. Broken rows are left out and reported; the exit code is then 3.
+    """
+
+    read = _read(source)
+    (write_t4 if form == "t4" else write_recording)(Path(out).expanduser(), read.recording)
+    for problem in read.problems:
+        note(str(problem))
     if read.problems:
         ctx.exit(EXIT_MISMATCH)
 

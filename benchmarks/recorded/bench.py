@@ -131,8 +131,8 @@ class BenchReport:
 
 
 def find_spaces(places: Sequence[Path], device: str | None = None) -> tuple[LoadedSpace, ...]:
-    """The recorded spaces that ``places`` name: files, or directories of ``*.jsonl`` and
-    ``*.jsonl.gz``.
+    """The recorded spaces that ``places`` name: files, or directories of ``*.jsonl``,
+    ``*.jsonl.gz`` and ``*.t4.json``.
 
     Where none is named, those of the tests. ``device`` leaves those that were recorded
     on devices of its family. Raises ConfigError for two of one name, and where none is of that
@@ -144,7 +144,8 @@ def find_spaces(places: Sequence[Path], device: str | None = None) -> tuple[Load
     ]
     if not files:
         raise StoreError(
-            f"{', '.join(map(str, places))}: no recorded space there (*.jsonl, *.jsonl.gz)"
+            f"{', '.join(map(str, places))}: no recorded space there (*.jsonl, *.jsonl.gz, "
+            "*.t4.json)"
         )
     found: list[LoadedSpace] = []
     for file in files:
@@ -178,7 +179,7 @@ def _of_device(spaces: Sequence[LoadedSpace], device: str) -> list[LoadedSpace]:
     return [space for space, family in zip(spaces, families, strict=True) if family == wanted]
 
 
-_ENDINGS = (".jsonl.gz", ".jsonl")
+_ENDINGS = (".jsonl.gz", ".jsonl", ".t4.json.gz", ".t4.json")
 
 
 def _files_of(place: Path) -> tuple[Path, ...]:

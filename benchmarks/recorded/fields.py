@@ -1,5 +1,8 @@
 """The records of a recording: made of it, and read back from an untrusted file by the rules of
 ``tunegrad.untrusted``.
+
+Unlike an export of a store, a record may have fields that are not read: T4 files carry those of
+other tools.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ __all__ = [
     "Samples",
     "Text",
     "Time",
+    "check_own",
     "header_of",
     "header_record",
     "question_of",
@@ -209,6 +213,17 @@ def trial_of(record: Mapping[str, Any], questions: Mapping[int, Question]) -> Re
         said.timing_s, math.inf if said.max_error is None else said.max_error,
     )  # fmt: skip
     return RecordedTrial(said.actions, said.program, measured, said.paths)
+
+
+def check_own(recording: Recording) -> None:
+    """Raises StoreError for another tuner's recording: without kernel and actions, a file of ours
+    can not hold it.
+    """
+    if recording.foreign:
+        raise StoreError(
+            f"{recording.kernel_name}: results of another tuner are read for search-bench, and "
+            "not written"
+        )
 
 
 def write_whole(path: Path, content: bytes) -> None:

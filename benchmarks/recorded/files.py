@@ -1,4 +1,5 @@
-"""A recording as a file of JSON lines, gzipped where its name ends in ``.gz``.
+"""A recording as a file of JSON lines, gzipped where its name ends in ``.gz``; or, read only, as T4
+JSON.
 
     {"format": "tunegrad-space", "version": 1, "kernel": ..., "points": 720, ...}     the header
     {"question": 0, "name": "tile", "options": [[8, 2], [4, 1]], "default": 0}        one a question
@@ -19,9 +20,10 @@ from typing import IO, Any
 
 from tunegrad.db import Problem
 from tunegrad.errors import StoreError
-from tunegrad.untrusted import json_object
+from tunegrad.untrusted import json_object, json_value
 
 from .fields import (
+    check_own,
     header_of,
     header_record,
     question_of,
@@ -31,6 +33,7 @@ from .fields import (
     write_whole,
 )
 from .space import Question, RecordedTrial, Recording, conflicts
+from .t4 import parse_t4
 
 __all__ = ["FORMAT", "MOST_BYTES", "VERSION", "Read", "read_recording", "write_recording"]
 
@@ -63,6 +66,7 @@ def write_recording(path: Path, recording: Recording) -> None:
 
     The same recording gives the same bytes. Raises StoreError.
     """
+    check_own(recording)
     content = "".join(f"{_sealed(record)}\n" for record in _records(recording)).encode()
     write_whole(path, content)
 
@@ -88,7 +92,9 @@ def _sealed(record: Mapping[str, Any]) -> str:
 
 
 def read_recording(path: Path) -> Read:
-    """Read a file, plain or gzipped. Nothing in it can run.
+    """Read a file of ours or of T4 JSON, other tuners' included, plain or gzipped.
+
+    Nothing in it can run.
 
     Raises StoreError where there is no such file, no sound header, or a newer version; a broken row
     is a Problem.
@@ -104,7 +110,16 @@ def read_recording(path: Path) -> Read:
 
 def _read(path: Path, stream: Iterator[bytes]) -> Read:
     problems: list[Problem] = []
-    recording = _lines(path, _content(stream, problems), problems)
+    content = _content(stream, problems)
+    first = content.split(b"\n", 1)[0]
+    try:
+        head = json_value(first) if first.rstrip().endswith(b"}") else None
+    except StoreError:
+        head = None
+    if isinstance(head, dict) and head.get("format") == FORMAT:
+        recording = _lines(path, content, problems)
+    else:
+        recording = _foreign(path, content, problems)
     bad = dict(conflicts(recording.trials))
     problems += [Problem("trials", i, why) for i, why in bad.items()]
     kept = tuple(t for i, t in enumerate(recording.trials) if i not in bad)
@@ -162,8 +177,6 @@ def _lines(path: Path, content: bytes, problems: list[Problem]) -> Recording:
         lines.pop()
     try:
         head = _opened(lines[0])
-        if head.get("format") != FORMAT:
-            raise StoreError(f"format is {head.get('format')!r}, not {FORMAT!r}")
         if head.get("version") != VERSION:
             raise StoreError(
                 f"version is {head.get('version')!r}; this tunegrad reads version {VERSION}"
@@ -221,3 +234,14 @@ def _opened(line: bytes) -> dict[str, Any]:
     if crc != sealed:
         raise StoreError("its checksum does not match its content")
     return record
+
+
+def _foreign(path: Path, content: bytes, problems: list[Problem]) -> Recording:
+    """The recording of a T4 file."""
+    try:
+        document = json_value(content)
+        recording, questions, trials, bad = parse_t4(document, path.name.split(".")[0])
+    except StoreError as error:
+        raise StoreError(f"{path}: is neither a recorded space nor T4 results: {error}") from error
+    problems += [Problem("results", row, why) for row, why in bad]
+    return _assembled(recording, questions, trials)

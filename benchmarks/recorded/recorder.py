@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from benchmarks.recorded import read_recording, write_recording
+from benchmarks.recorded import read_recording, write_recording, write_t4
 from tunegrad import devices
 from tunegrad.compiling import HOOKS, Payload
 from tunegrad.config import Numerics, TuneSettings
@@ -231,6 +231,7 @@ def record_file(
     vary: Sequence[str] = (),
     most: int = MOST_POINTS,
     *,
+    t4: bool = False,
     go_on: Callable[[int, int], bool] = lambda _done, _all: True,
 ) -> Recording:
     """Record a kernel of a model into a file; what a file of that name holds already is not
@@ -249,5 +250,5 @@ def record_file(
     recording = record(found, device, chosen, settings.numerics, known, go_on)
     if not recording.trials:
         raise ConfigError("the budget ended before anything was recorded")
-    write_recording(out, recording)
+    (write_t4 if t4 else write_recording)(out, recording)
     return recording

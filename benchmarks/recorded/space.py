@@ -18,6 +18,7 @@ from dataclasses import field
 from itertools import pairwise
 
 from tunegrad.errors import IllegalAction
+from tunegrad.ir.looptree import LoopTree
 from tunegrad.lazy import dataclass
 from tunegrad.opts import Action, Chooser, DefaultChooser, Schedule, SpaceDecision
 from tunegrad.trial import Fingerprint, Measurement, Policy
@@ -69,7 +70,8 @@ class Recording:
     """All that was recorded of one kernel on one device under one policy.
 
     ``points`` is how many combinations of answers are legal; a recording of fewer is cut short or
-    damaged.
+    damaged. The trials of a ``foreign`` one are configurations of another tuner: texts, in the
+    place of actions.
     """
 
     kernel_name: str
@@ -81,6 +83,7 @@ class Recording:
     points: int
     questions: tuple[Question, ...]
     trials: tuple[RecordedTrial, ...]
+    foreign: bool = False
 
     @property
     def complete(self) -> bool:
@@ -169,6 +172,23 @@ def conflicts(trials: Sequence[RecordedTrial]) -> Iterator[tuple[int, str]]:
             yield i, fault
 
 
+@dataclass(frozen=True, slots=True)
+class _Configuration(Action):
+    """Another tuner's configuration in the place of actions: it can be named, and not applied."""
+
+    text: str
+
+    def apply(self, tree: LoopTree) -> LoopTree:
+        raise self.fail(tree, "a configuration of another tuner is not an action")
+
+    @classmethod
+    def options(cls, tree: LoopTree) -> Iterator[Action]:  # noqa: ARG003  # an action's protocol
+        return iter(())
+
+    def __str__(self) -> str:
+        return self.text
+
+
 class RecordedSpace:
     """The schedules of a recording, as a space to search (``search.SearchSpace``).
 
@@ -178,7 +198,7 @@ class RecordedSpace:
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.version = recording.space_version
-        self._schedules = tuple(Schedule.parse(t.actions).actions for t in recording.trials)
+        self._schedules = tuple(_actions(t.actions, recording.foreign) for t in recording.trials)
         self._tree = _Tree()
         for i, trial in enumerate(recording.trials):
             for path in trial.paths:
@@ -219,6 +239,10 @@ class RecordedSpace:
     def actions(self, schedule: Schedule) -> Iterator[Action]:  # noqa: ARG002  # the SearchSpace protocol
         """None: what they would give was not recorded."""
         return iter(())
+
+
+def _actions(text: str, foreign: bool) -> tuple[Action, ...]:
+    return (_Configuration(text),) if foreign else Schedule.parse(text).actions
 
 
 class _NearestChooser:

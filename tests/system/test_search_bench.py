@@ -12,7 +12,8 @@ from statistics import fmean
 import pytest
 
 from benchmarks import search_bench as command
-from benchmarks.recorded import RecordedSpace, ReplayMeasurer, excess, play
+from benchmarks import space as space_command
+from benchmarks.recorded import RecordedSpace, ReplayMeasurer, excess, play, read_recording
 from benchmarks.recorded.bench import LoadedSpace, find_spaces, search_bench
 from tunegrad.search import make_searcher
 
@@ -89,3 +90,16 @@ def test_bench_finds_the_portfolio_no_more_than_a_twentieth_behind_its_best_memb
     assert areas["portfolio"] <= 1.05 * min(areas["beam"], areas["bayesian"], areas["evolutionary"])
     for total in report.totals[1:]:
         assert total.better >= 0.8 * total.spaces, total.searcher
+
+
+def test_space_converts_to_t4_and_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, t4, back = (
+        SPACES / "layernorm.jsonl.gz",
+        tmp_path / "a.t4.json",
+        tmp_path / "b.jsonl.gz",
+    )
+    assert space_command.main(["convert", str(source), str(t4), "--format", "t4"]) == 0
+    assert space_command.main(["convert", str(t4), str(back), "--format", "tunegrad"]) == 0
+    assert read_recording(back).recording == read_recording(source).recording
+    assert space_command.main(["show", str(t4)]) == 0
+    assert f"({read_recording(source).recording.kernel_key[:6]})" in capsys.readouterr().out
