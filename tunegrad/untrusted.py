@@ -216,17 +216,25 @@ def _rule(kind: Any, value: object) -> str:
 # ---- JSON
 
 
-def json_object(line: str | bytes) -> dict[str, Any]:
-    """The object that a line of JSON holds.
+def json_value(text: str | bytes) -> Any:
+    """The value that a JSON text holds.
 
     FieldFault for all else, for names said twice, for NaN and infinity.
     """
     try:
-        value = json.loads(line, object_pairs_hook=_distinct, parse_constant=_no_constant)
+        return json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_constant)
     except FieldFault:
         raise
     except (ValueError, RecursionError) as error:
-        raise FieldFault("line", line, f"must be JSON ({type(error).__name__})") from None
+        raise FieldFault("line", text, f"must be JSON ({type(error).__name__})") from None
+
+
+def json_object(line: str | bytes) -> dict[str, Any]:
+    """The object that a line of JSON holds.
+
+    FieldFault as for ``json_value``, and for what is no object.
+    """
+    value = json_value(line)
     if not isinstance(value, dict):
         raise FieldFault("line", value, "must be a JSON object")
     return value
