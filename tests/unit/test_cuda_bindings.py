@@ -1,5 +1,5 @@
-"""What is asked of NVIDIA's bindings: functions that there are, with their arguments; names of
-GPUs; and one line where something is missing.
+"""What is asked of NVIDIA's bindings: functions that there are, with their arguments; what their
+driver does, and that over pycuda; names of GPUs; and one line where something is missing.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 import builtins
 import re
 import sys
+from contextlib import ExitStack, closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,10 +17,12 @@ import pytest
 from tests.cuda_host import cuda_host
 from tests.cuda_texts import image
 from tests.fake_cuda import FakeBindings, FakeGpu, FakeNvml, real
+from tests.fake_pycuda import installed
 from tunegrad import devices
 from tunegrad.devices import registry
 from tunegrad.devices.cuda import bindings, nvrtc, pycuda
 from tunegrad.devices.cuda.bindings import BindingsDriver
+from tunegrad.devices.cuda.pycuda import PycudaDriver
 from tunegrad.devices.job import Geometry
 from tunegrad.errors import CompileFailure, DeviceError, DeviceFault, OutOfResources
 
@@ -41,6 +44,42 @@ def driver(fake):
     made = BindingsDriver(0)
     yield made
     made.close()
+
+
+TOLD = {
+    "bindings": {
+        "launch": "CUDA_ERROR_LAUNCH", "shared": "CUDA_ERROR", "load": "CUDA_ERROR",
+        "fault": "CUDA_ERROR_ILLEGAL_ADDRESS: what it means",
+        "lacks": "its image lacks the kernel: CUDA_ERROR",
+    },
+    "pycuda": {
+        "launch": "cuLaunchKernel", "shared": "cuFuncSetAttribute", "load": "cuModule",
+        "fault": "illegal memory access", "lacks": "its image does not load: cuModuleGet",
+    },
+}  # fmt: skip
+"""The words of each package for what its driver refuses."""
+
+
+@pytest.fixture(params=TOLD)
+def told(request):
+    return TOLD[request.param]
+
+
+@pytest.fixture
+def either(told, monkeypatch):
+    """The driver over NVIDIA's bindings, or over pycuda, on a fake of it."""
+    cuda_host()
+    with ExitStack() as stack:
+        if told is TOLD["pycuda"]:
+            stack.enter_context(installed())
+            made = PycudaDriver(0)
+        else:
+            fake = FakeBindings()
+            monkeypatch.setattr(bindings, "api", lambda: fake)
+            stack.callback(lambda: fake._marks and pytest.fail("marks are left"))
+            made = BindingsDriver(0)
+        with closing(made):
+            yield made
 
 
 @pytest.mark.parametrize(
@@ -78,36 +117,37 @@ def test_enumerations_are_those_of_the_package():
 # ---- the driver
 
 
-def test_work_goes_into_one_stream_and_happens_when_somebody_waits(driver, fake):
-    function, x = driver.load(image(ADD, "add"), "add"), driver.allocate(128)
-    driver.fill(x, 0, 128)
-    driver.launch(function, Geometry(1, 32), [x])
-    first = driver.event()
-    graph = driver.graph([(function, Geometry(1, 32), [x])] * 3)
-    driver.replay(graph)
-    driver.replay(graph)
-    last = driver.event()
+def test_work_goes_into_one_stream_and_happens_when_somebody_waits(either):
+    function, x = either.load(image(ADD, "add"), "add"), either.allocate(128)
+    either.fill(x, 0, 128)
+    either.launch(function, Geometry(1, 32), [x])
+    first = either.event()
+    graph = either.graph([(function, Geometry(1, 32), [x])] * 3)
+    either.replay(graph)
+    either.replay(graph)
+    last = either.event()
     data = np.empty(32, np.int32)
-    driver.read(x, data)
+    either.read(x, data)
     assert data.tolist() == [7] * 32
-    assert driver.seconds(first, last) > 0
+    assert either.seconds(first, last) > 0
     for event in (first, last):
-        driver.forget(event)
-    driver.drop(graph)
-    driver.unload(function)
-    driver.free(x)
-    assert not fake._marks
-    assert (driver.place, driver.stream) == ((2, 0), 0x5EED)
+        either.forget(event)
+    either.drop(graph)
+    either.unload(function)
+    either.free(x)
+    assert (either.place, either.stream) == ((2, 0), 0x5EED)
 
 
-def test_launch_that_asks_for_too_much_breaks_nothing(driver):
-    function, x = driver.load(image(ADD, "add"), "add"), driver.allocate(128)
-    with pytest.raises(OutOfResources, match="launch of 1 groups of 2000 items: CUDA_ERROR_LAUNCH"):
-        driver.launch(function, Geometry(1, 2000), [x])
-    with pytest.raises(OutOfResources, match="bytes shared by a group: CUDA_ERROR"):
-        driver.allow(function, 1 << 20)
-    driver.launch(function, Geometry(1, 32), [x])
-    driver.finish()
+def test_too_much_is_refused_and_breaks_nothing(either, told):
+    function, x = either.load(image(ADD, "add"), "add"), either.allocate(128)
+    with pytest.raises(OutOfResources, match=f"of 1 groups of 2000 items: {told['launch']}"):
+        either.launch(function, Geometry(1, 2000), [x])
+    with pytest.raises(OutOfResources, match=f"bytes shared by a group: {told['shared']}"):
+        either.allow(function, 1 << 20)
+    with pytest.raises(MemoryError, match=r"\d+ of \d+ bytes are free"):
+        either.allocate(1 << 60)
+    either.launch(function, Geometry(1, 32), [x])
+    either.finish()
 
 
 def test_graph_that_there_is_no_memory_for_breaks_nothing(driver, fake, monkeypatch):
@@ -125,23 +165,35 @@ def test_graph_that_there_is_no_memory_for_breaks_nothing(driver, fake, monkeypa
     driver.finish()
 
 
-def test_a_fault_stays_and_is_told_in_the_drivers_words(driver):
-    function, x = driver.load(image(BAD, "bad"), "bad"), driver.allocate(128)
-    driver.launch(function, Geometry(1, 1), [x])
-    for call in (driver.finish, driver.finish, lambda: driver.allocate(4)):
-        with pytest.raises(DeviceFault, match="CUDA_ERROR_ILLEGAL_ADDRESS: what it means"):
+def test_a_fault_stays_and_is_told_in_the_drivers_words(either, told):
+    function, x = either.load(image(BAD, "bad"), "bad"), either.allocate(128)
+    either.launch(function, Geometry(1, 1), [x])
+    for call in (either.finish, either.finish, lambda: either.allocate(4)):
+        with pytest.raises(DeviceFault, match=told["fault"]):
             call()
     with pytest.raises(DeviceFault):
-        driver.launch(function, Geometry(1, 1), [x])
+        either.launch(function, Geometry(1, 1), [x])
 
 
-def test_memory_that_there_is_not_and_images_that_are_none(driver):
-    with pytest.raises(MemoryError, match=r"\d+ of \d+ bytes are free"):
-        driver.allocate(1 << 60)
-    with pytest.raises(CompileFailure, match="program k: its image does not load: CUDA_ERROR"):
-        driver.load(b"nonsense", "k")
-    with pytest.raises(CompileFailure, match="program k: its image lacks the kernel: CUDA_ERROR"):
-        driver.load(image(ADD, "add"), "k")
+def test_images_that_are_none_are_compile_failures(either, told):
+    with pytest.raises(CompileFailure, match=f"program k: its image does not load: {told['load']}"):
+        either.load(b"nonsense", "k")
+    with pytest.raises(CompileFailure, match=f"program k: {told['lacks']}"):
+        either.load(image(ADD, "add"), "k")
+
+
+def test_every_call_of_pycuda_leaves_the_stack_of_contexts_as_it_was():
+    cuda_host()
+    with installed() as pycuda_fake:
+        driver = PycudaDriver(0)
+        before = pycuda_fake.pushed
+        x = driver.allocate(128)
+        driver.write(x, np.arange(32, dtype=np.float32))
+        with pytest.raises(CompileFailure):
+            driver.load(b"nonsense", "k")
+        assert pycuda_fake.pushed == before + 3
+        assert pycuda_fake._stack.contexts == ()
+        driver.close()
 
 
 def test_a_device_that_met_a_fault_is_closed_without_a_word(monkeypatch):
@@ -341,6 +393,7 @@ def _lowered():
 def test_no_pycuda_is_one_line_and_with_neither_the_bindings_are_named(fake, monkeypatch, without):
     monkeypatch.setenv("TUNEGRAD_CUDA_DRIVER", "pycuda")
     device = devices.open("cuda")
+    nvrtc.version()  # which stays loaded: what is missing here is a driver
     without("pycuda", "cuda")
     with pytest.raises(DeviceError) as error:
         device.open()
