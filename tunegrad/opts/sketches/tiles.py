@@ -1387,8 +1387,8 @@ def _has_room(o: Operands, x: Access, tile: tuple[int, int], written: int) -> bo
     """True if a core loads what a step of the tile takes, and asks for the lines behind, in three
     quarters of the time of its multiply-adds: as many loads as those start in a cycle.
 
-    Vectors of 32 bytes leave no such room. Rows that lie side by side are in one line; each of the
-    others has one for the steps that are written out.
+    Vectors of 32 bytes leave it in 4 x 3 written out, and nowhere else. Rows that lie side by side
+    are in one line; each of the others has one for the steps that are written out.
     """
     rows, vectors = tile
     line = _LINE // _ITEM
