@@ -308,6 +308,7 @@ def erfinv(input: Handle) -> Handle:
         over = fma(scale, most, size - 1) + scale * rest
         step = over * (guess * guess).exp() * (math.sqrt(math.pi) / 2)
         guess = guess + step / (1 - guess * step)
+        guess = guess.contiguous() if double else guess  # a kernel a step
     last, upper, lower, curve = _ERFINV[input.dtype.name]
     square = size * size
     near = fma(size, upper, size * (square * polynomial(square, curve) + lower))
