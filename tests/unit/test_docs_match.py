@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import shlex
@@ -14,8 +15,11 @@ from pathlib import Path
 import click
 import pytest
 
+import tunegrad as tg
 from tools.docs.cli_page import help_texts
 from tunegrad.cli.app import root
+from tunegrad.cli.regress import regress
+from tunegrad.cli.tune import tune
 from tunegrad.db import open_store
 
 ROOT = Path(__file__).parents[2]
@@ -186,3 +190,25 @@ def test_readme_example_prints_what_it_shows(tmp_path: Path) -> None:
     assert printed[:2] == [f"{kernel} miss kernel: not in the store" for kernel in kernels[:2]]
     assert re.fullmatch(r"\d+ .+ miss kernel: not in the store", printed[2])
     assert printed[3:] == shown.splitlines()[3:]
+
+
+def test_every_sweep_of_the_page_takes_its_options_and_finds_its_file() -> None:
+    """The cron line and the job of docs/REGRESS.md."""
+    text = (ROOT / "docs" / "REGRESS.md").read_text(encoding="utf-8")
+    part = text[text.index("## Every night") : text.index("## The file")]
+    lines = [x for x in part.splitlines() if ".venv/bin/tunegrad regress" in x]
+    assert len(lines) == 2
+    for line in lines:
+        words = shlex.split(re.split(r"[|>]", line.split("tunegrad regress", 1)[1])[0])
+        with regress.make_context("regress", words) as context:
+            assert context.params["config"] == "nightly"
+            assert context.params["markdown"] == "nightly.md"
+
+
+def test_every_option_of_the_page_on_quantising_is_there() -> None:
+    text = (ROOT / "docs" / "QUANTISE.md").read_text(encoding="utf-8")
+    options = {o for p in tune.params for o in p.opts}
+    assert set(re.findall(r"`(--[a-z-]+)", text)) <= options
+    assert set(re.findall(r"`(\w+)=[\w\[\"]", text)) - {"dtype"} <= set(
+        inspect.signature(tg.quantize).parameters
+    )
