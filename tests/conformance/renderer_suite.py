@@ -1,8 +1,8 @@
 """What every renderer must do, as one test class: same program, same text; and the text computes
 what the kernel says.
 
-Its module gives the fixture ``renderer``: text of a program, and running it on flat buffers, or a
-skip.
+A subclass, or its module, gives the fixture ``renderer``: text of a program, and running it on flat
+buffers, or a skip.
 """
 
 from __future__ import annotations
