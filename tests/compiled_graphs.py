@@ -51,11 +51,12 @@ class Case:
 def joined(texts: Sequence[str], name: str) -> str:
     """One module of many that each define the kernel ``name``: as ``name.0``, ``name.1`` and so on.
 
-    What all of them define (functions of arithmetic, constants) stands there once.
+    What all of them define alike (functions of arithmetic, constants) stands there once; each has
+    the zeros that its own padding reads.
     """
     parts: dict[str, None] = {}
     for i, text in enumerate(texts):
-        own = re.sub(rf"@{name}\b", f"@{name}.{i}", text)
+        own = re.sub(rf"@({name}|tg\.zero)\b", rf"@\1.{i}", text)
         parts.update(dict.fromkeys(DEFINED.findall(own)))
     return "\n".join(parts) + "\n"
 
