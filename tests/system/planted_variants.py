@@ -1,5 +1,6 @@
 """Lowering hooks that let the kernels of one Winograd variant crash: all of them, or all but the
-default schedules.
+default schedules; and one that lets no direct 3x3 convolution through, so that on any machine a
+variant is the fastest.
 """
 
 from __future__ import annotations
@@ -10,14 +11,16 @@ from random import Random
 
 from tunegrad.compiling import Payload, candidate
 from tunegrad.devices import Hooks, Lowered
+from tunegrad.errors import CompileFailure
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
-from tunegrad.ir.variants import parts_of
+from tunegrad.ir.variants import match_conv3x3, parts_of
 from tunegrad.opts import Space
 from tunegrad.search.searchers.one_by_one import RandomChooser
 
 HOOKS = Hooks("planted_variants:lower", candidate.HOOKS.inputs, candidate.HOOKS.reference)
 OTHERS = Hooks("planted_variants:lower_others", candidate.HOOKS.inputs, candidate.HOOKS.reference)
+NO_DIRECT = Hooks("planted_variants:lower_no_direct", HOOKS.inputs, HOOKS.reference)
 
 _TEXT = """
 define void @{name}(ptr %buffers, ptr %workspace, i64 %tid, ptr %team) {{
@@ -63,3 +66,9 @@ def lower_others(payload: Payload) -> Lowered:
     if payload.actions in {s.text for s in Space(payload.kernel, payload.device.target).defaults()}:
         return candidate.lower(payload)
     return lower(payload)
+
+
+def lower_no_direct(payload: Payload) -> Lowered:
+    if match_conv3x3(payload.kernel) is not None:
+        raise CompileFailure("planted: no direct convolution compiles here")
+    return candidate.lower(payload)

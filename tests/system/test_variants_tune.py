@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import planted_direct
+import planted_variants
 import pytest
 from small_models import THREADS, Listener, bench_here
 from stored_decisions import decided
@@ -114,7 +114,7 @@ def tuned(tmp_path_factory: pytest.TempPathFactory, places: dict[str, str]) -> T
     with pytest.MonkeyPatch.context() as patch:
         for name, value in places.items():
             patch.setenv(name, value)
-        report = run_session(settings_of(store), workload(), [listener], planted_direct.HOOKS)
+        report = run_session(settings_of(store), workload(), [listener], planted_variants.NO_DIRECT)
     return Tuned(store, report, listener)
 
 
@@ -165,7 +165,7 @@ def test_the_same_again_measures_nothing_and_adds_no_row(tuned: Tuned, tmp_path:
     path.write_bytes(tuned.store.read_bytes())
     with open_store(path) as store:
         before = store.stats().trials
-    report = run_session(settings_of(path), workload(), [listener], planted_direct.HOOKS)
+    report = run_session(settings_of(path), workload(), [listener], planted_variants.NO_DIRECT)
     assert not listener.of(CandidateMeasured)
     promoted = {e.key: e.actions for e in listener.of(WinnerPromoted)}  # left unsettled before
     old = {r.key: r.actions for r in tuned.report.rows}
@@ -179,7 +179,7 @@ def test_a_larger_budget_settles_nothing_again(tuned: Tuned, tmp_path: Path) -> 
     path, listener = tmp_path / "more.db", Listener()
     path.write_bytes(tuned.store.read_bytes())
     larger = settings_of(path, TRIALS + 4)
-    run_session(larger, workload(), [listener], planted_direct.HOOKS)
+    run_session(larger, workload(), [listener], planted_variants.NO_DIRECT)
     assert len(listener.of(CandidateMeasured)) == 4
     with open_store(path) as store, open_store(tuned.store) as old:
         rows = [(t.kernel_key, t.actions) for key, _ in store.kernels() for t in store.trials(key)]

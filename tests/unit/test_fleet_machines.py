@@ -26,9 +26,6 @@ ZEN = Fingerprint(
 LAKE = Fingerprint(
     (("arch", "icelake"), ("cores", "4"), ("compiler_version", "20"), ("os", "linux-x86_64"))
 )
-ARM = Fingerprint(
-    (("arch", "n1"), ("cores", "4"), ("compiler_version", "20"), ("os", "linux-aarch64"))
-)
 
 
 def node(name, fingerprint=ZEN, host=None, **more):

@@ -109,12 +109,12 @@ def scatter(values: Values) -> float:
     return float(_MAD * max(near, np.median(np.abs(values - np.median(values)))))
 
 
-def sure_from(noise: float, nights: int = 3) -> float:
-    """The least ratio to slower that is found within so many nights about 95 times in 100.
+def sure_from(noise: float) -> float:
+    """The least ratio to slower that is found within three nights about 95 times in 100.
 
     Each of them has to bring its part of the limit, less what noise may take off all.
     """
-    return exp(noise * (LIMIT / nights + SLACK + 1.645 / sqrt(nights)))
+    return exp(noise * (LIMIT / 3 + SLACK + 1.645 / sqrt(3)))
 
 
 def watch(values: Values, siblings: float, accepted: Collection[int] = ()) -> Watched:

@@ -172,12 +172,13 @@ def about(before_s: float, after_s: float) -> str:
 
 
 _NOTABLE = 0.99
+_EVERY_S = 10.0
 """A kernel has a line when its best time is at most so much of the one in its line before."""
 
 
 class LineObserver:
     """Writes a line for each phase, for a kernel that became faster, for a warning, for the first
-    estimate of the model and the first measured one, and about every ``every_s`` seconds.
+    estimate of the model and the first measured one, and about every ten seconds.
 
     Stamps are of the time since the command began, at ``began_s`` of ``clock``; they only grow.
     """
@@ -186,13 +187,11 @@ class LineObserver:
         self,
         write: Callable[[str], None],
         clock: Callable[[], float],
-        every_s: float = 10.0,
         began_s: float | None = None,
     ) -> None:
         self._write = write
         self._progress = MutableProgress(clock, began_s)
-        self._every_s = every_s
-        self._next_s = every_s
+        self._next_s = _EVERY_S
         self._said_s: dict[str, float] = {}
         self._estimates: set[bool] = set()
 
@@ -215,7 +214,7 @@ class LineObserver:
                 self._estimates.add(p.measured)
                 self._stamp(f"model {p.model_line()}")
             case _ if p.elapsed_s >= self._next_s and p.phase in ("defaults", "search"):
-                self._next_s = p.elapsed_s + self._every_s
+                self._next_s = p.elapsed_s + _EVERY_S
                 parts = (
                     f"{duration(p.left_s)} left",
                     f"model {p.model_line()}",

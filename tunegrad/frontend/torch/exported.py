@@ -64,16 +64,12 @@ def from_torch(
     inputs = tuple(graph.inputs.values())
     parameters = tuple(p.spec for p in graph.places.values())
     first = FirstCall(program, graph.sources, check) if check else None
-    model = Model(name, partial(_fresh, name, program), inputs, parameters, graph.own, first)
+    model = Model(name, partial(_Graph, name, program), inputs, parameters, graph.own, first)
     try:
         model.build(graph.own)
     except TunegradError as error:
         raise _failure(error)(f"module {name}: {error}") from error
     return model
-
-
-def _fresh(name: str, program: Any) -> Module:
-    return _Graph(name, program)
 
 
 def _refuse_training(torch: Any, module: Any, name: str) -> None:

@@ -161,10 +161,6 @@ def _polar(size: Tensor, angle: Tensor) -> Complex:
     return Complex(size * angle.cos(), size * angle.sin())
 
 
-def _of_parts(real: Tensor, imag: Tensor) -> Complex:
-    return Complex(real, imag)
-
-
 def _real(x: Any) -> Any:
     return x.real if isinstance(x, Complex) else x
 
@@ -290,7 +286,7 @@ COMPLEX_NUMBERS: dict[str, Operator] = {
     **_made(Complex.of_pairs, "view_as_complex.default"),
     **_made(Complex.pairs, "view_as_real.default"),
     **_made(_polar, "polar.default"),
-    **_made(_of_parts, "complex.default"),
+    **_made(Complex, "complex.default"),
     **_made(_real, "real.default"),
     **_made(_imag, "imag.default"),
     **_made(_conj, "_conj.default", "_conj_physical.default", "conj_physical.default"),
