@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from kernel_corpus import NAMES, corpus_kernel
 
-from tests.cover import across
-from tests.gpu_hand import CONV, GROUPED, gemm, hgemm, image_kernel
-from tests.nvrtc_builds import built, clean_default, require_nvrtc
+from tests.gpu_hand import gemm
+from tests.nvrtc_builds import clean_default, require_nvrtc
 from tests.sass import instructions
 from tunegrad.devices.cuda.architectures import typical
 from tunegrad.devices.cuda.device import absent
@@ -20,7 +19,7 @@ from tunegrad.errors import OutOfResources
 from tunegrad.frontend import Tensor
 from tunegrad.ir.folding import fold_constants
 from tunegrad.ir.fusion import schedule as fuse
-from tunegrad.opts import Schedule, Space
+from tunegrad.opts import Space
 
 ARCHITECTURES = ("sm_75", "sm_86", "sm_100a", "sm_120a")
 
@@ -75,21 +74,6 @@ def test_an_instruction_of_a_later_architecture_is_one_line():
     program = space.lower(space.defaults()[0])
     with pytest.raises(OutOfResources, match="tg_tf32_f32 needs sm_80, the target is sm_75"):
         device.lower(program)
-
-
-BY_HAND = {
-    "product": lambda: (gemm(1024, 1024, 1024), hgemm(4)),
-    "grouped": lambda: (gemm(3000, 1024, 1024), Schedule.parse(GROUPED)),
-    "convolution": lambda: (image_kernel(2, 64, 16), Schedule.parse(f"{CONV} epilogue(param=p0)")),
-}
-
-
-@pytest.mark.parametrize(("name", "arch"), across([*BY_HAND], ["sm_86", "sm_100a", "sm_120a"]))
-def test_schedules_by_hand_spill_nothing(name, arch):
-    kernel, schedule = BY_HAND[name]()
-    device = absent(arch)
-    found = built(device, Space(kernel, device.target).lower(schedule))
-    assert (found.warnings, found.spilled_bytes, found.stack_bytes) == ("", 0, 0)
 
 
 def test_copies_that_wait_leave_registers_for_what_a_warp_multiplies():

@@ -119,6 +119,7 @@ def test_compiler_loads_the_second_half_of_a_step_while_the_first_is_multiplied(
 
 
 BY_HAND = {
+    "product": lambda: (gemm(1024, 1024, 1024), hgemm(4)),
     "grouped": lambda: (gemm(3000, 1024, 1024), Schedule.parse(GROUPED)),
     "convolution": lambda: (image_kernel(2, 64, 16), Schedule.parse(CONV)),
     "convolution in blocks": lambda: (image_kernel(2, 64, 16), Schedule.parse(CONV_BLOCKS)),
@@ -128,7 +129,9 @@ BY_HAND = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "arch"), across([*BY_HAND], ARCHITECTURES))
+@pytest.mark.parametrize(
+    ("name", "arch"), across([*BY_HAND], (*ARCHITECTURES, "sm_86", "sm_100a", "sm_120a"))
+)
 def test_schedules_by_hand_spill_nothing_and_multiply_by_the_unit(name, arch, tmp_path):
     kernel, schedule = BY_HAND[name]()
     device = absent(arch)
