@@ -172,8 +172,10 @@ def about(before_s: float, after_s: float) -> str:
 
 
 _NOTABLE = 0.99
-_EVERY_S = 10.0
 """A kernel has a line when its best time is at most so much of the one in its line before."""
+
+_EVERY_S = 10.0
+"""Seconds between two lines on what is left, at least."""
 
 
 class LineObserver:
