@@ -143,10 +143,8 @@ class Runner:
         at = {b.id: n for n, b in enumerate(inputs)}
 
         def place(b: Buffer) -> Place:
-            touched = self._places.get(b.id, ())
-            places = tuple((n, arg, 0 if x.base is None else x.start) for n, arg, x in touched)
-            over = self._over.get(b.id)
-            return Place(b.shape, b.dtype.numpy, places, None if over is None else at[over.id])
+            over = None if b.id not in self._over else at[self._over[b.id].id]
+            return Place(b.shape, b.dtype.numpy, self._arguments(b.id), over)
 
         made = [place(b) for b in inputs], [place(b) for b in self._outputs]
         halves = None if self._halves is None else self._run_halves
@@ -198,8 +196,7 @@ class Runner:
             if first.setdefault(b.id, i) != i:
                 copies.append((i, first[b.id], b.nbytes))
                 continue
-            touched = (*self._places.get(b.id, ()), *self._places.get(over.get(b.id, -1), ()))
-            places[i] = [(step, at, 0 if b.base is None else b.start) for step, at, b in touched]
+            places[i] = [*self._arguments(b.id), *self._arguments(over.get(b.id, -1))]
         run = self._plan.at_addresses(self._lock, places, copies)
         if not self._guards:
             return run
@@ -209,6 +206,11 @@ class Runner:
             return True
 
         return self._guarding(ran)
+
+    def _arguments(self, buffer: int) -> tuple[tuple[int, int, int], ...]:
+        """Arguments of launches that lie in a buffer: (launch, argument, bytes from its start)."""
+        touched = self._places.get(buffer, ())
+        return tuple((step, at, 0 if b.base is None else b.start) for step, at, b in touched)
 
     @property
     def outputs(self) -> tuple[Buffer, ...]:
@@ -255,10 +257,7 @@ class Runner:
             for out, source in self._over.items():
                 self._point(out, held[source.id])
             if self._halves is not None:
-                check, rest, _ = self._halves
-                check.run()
-                self._check(lambda b: fresh[b.id])
-                rest.run()
+                self._run_halves()
             elif self._codes:
                 self._plan.run()
             for b in own:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
@@ -131,6 +131,19 @@ class _Plan:
         """``run``, which does nothing where there are no launches."""
         return self.teams.runner(self.native, openmp) if self.launches else lambda: None
 
+    def _entries(
+        self, places: Iterable[tuple[int, Iterable[tuple[int, int, int]]]]
+    ) -> list[tuple[int, Any, int, int]]:
+        """Writes of a call: the number of an address, a table, its entry, bytes from the address.
+
+        ``places``: the number of each address, and its arguments of launches, as in ``Place``.
+        """
+        return [
+            (n, self.launches[step].table.words, entry, start)
+            for n, touched in places
+            for step, entry, start in touched
+        ]
+
     def direct(
         self,
         lock: ForkSafeLock,
@@ -152,12 +165,9 @@ class _Plan:
         count, launches = len(taken), run or self._run_or_none()
         new = iter(range(count, count + len(fresh)))
         order = [next(new) if p.over is None else p.over for p in outputs]
-        entries = [
-            (n, self.launches[step].table.words, entry, start)
-            for n, p in zip((*range(count), *order), (*inputs, *outputs), strict=True)
-            for step, entry, start in p.places
-        ]
-        spans = [(prod(p.shape) * p.dtype.itemsize, n in replaced) for n, p in enumerate(inputs)]
+        places = (p.places for p in (*inputs, *outputs))
+        entries = self._entries(zip((*range(count), *order), places, strict=True))
+        spans = [(prod(shape) * dtype.itemsize, written) for shape, dtype, _, written in taken]
         empty, array, byte = np.empty, np.ndarray, np.dtype(np.uint8)
         view, address_of = cast("Callable[[Any], Any]", _Nothing.from_buffer), ctypes.addressof
 
@@ -209,12 +219,7 @@ class _Plan:
         places: Sequence[Sequence[tuple[int, int, int]]],
         copies: Sequence[tuple[int, int, int]] = (),
     ) -> Callable[[Sequence[int]], None]:
-        entries = [
-            (n, self.launches[step].table.words, entry, start)
-            for n, touched in enumerate(places)
-            for step, entry, start in touched
-        ]
-        run = self._run_or_none(openmp_in_use())
+        entries, run = self._entries(enumerate(places)), self._run_or_none(openmp_in_use())
 
         def call(addresses: Sequence[int]) -> None:
             with lock.inner:
