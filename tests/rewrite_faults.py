@@ -23,7 +23,7 @@ from tests.rewrite_kernel_laws import KERNEL_LAWS, ROUNDS_AT_ONCE
 from tests.rewrite_laws import LAWS
 from tunegrad.errors import TunegradError
 
-__all__ = ["EVERY_LAW", "FAULTS", "Fault", "is_seen", "planted"]
+__all__ = ["EVERY_LAW", "FAULTS", "Fault", "changed", "is_seen", "planted"]
 
 EVERY_LAW = LAWS | INDEX_LAWS | GRAPH_LAWS | KERNEL_LAWS | ADDRESS_LAWS
 
@@ -56,7 +56,13 @@ def _function(fault: Fault) -> FunctionType:
     return found
 
 
-def _changed(function: FunctionType, fault: Fault) -> CodeType:
+def changed(fault: Fault) -> CodeType:
+    """Return the code of the function with this fault.
+
+    Raises:
+        AssertionError: Its text is not there, or there more than once.
+    """
+    function = _function(fault)
     text = textwrap.dedent(inspect.getsource(function))
     assert text.count(fault.old) == 1, f"{fault.name}: {text.count(fault.old)} places to change"
     text = "from __future__ import annotations\n" + text.replace(fault.old, fault.new)
@@ -75,7 +81,7 @@ def planted(fault: Fault) -> Iterator[None]:
     """The rewrite with its fault, and without what was found before; nor is it found later."""
     function = _function(fault)
     code = function.__code__
-    function.__code__ = _changed(function, fault)
+    function.__code__ = changed(fault)
     _forget()
     try:
         yield
@@ -85,9 +91,11 @@ def planted(fault: Fault) -> Iterator[None]:
 
 
 def _forget() -> None:
-    """Clear all that functions of kernels and of indices remember."""
+    """Clear all that functions of kernels and of indices remember, and what a law compiled."""
     for name, module in [*sys.modules.items()]:
-        if name.startswith(("tunegrad.ir.", "tunegrad.opts.", "tunegrad.planning.")):
+        if name.startswith(
+            ("tunegrad.ir.", "tunegrad.opts.", "tunegrad.planning.", "tests.address")
+        ):
             for found in vars(module).values():
                 if callable(clear := getattr(found, "cache_clear", None)):
                     clear()
@@ -686,10 +694,10 @@ FAULTS = (
           "in memory"),
     # runs on memory of callers
     Fault("new values of inputs lie elsewhere", ".runtime.plan:Runner.at_addresses",
-          "*self._places.get(over.get(b.id, -1), ())", "", "at addresses"),
+          ", *self._arguments(over.get(b.id, -1))", "", "at addresses"),
     Fault("new values of inputs have addresses", ".runtime.plan:Runner.at_addresses",
           "if b.id not in self._over]", "]", "at addresses"),
-    Fault("a view begins where its tensor does", ".runtime.plan:Runner.at_addresses",
+    Fault("a view begins where its tensor does", ".runtime.plan:Runner._arguments",
           "0 if b.base is None else b.start", "0", "at addresses"),
     Fault("new values are written before indices are looked at",
           ".runtime.plan:Runner.at_addresses",

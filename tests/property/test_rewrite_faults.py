@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.rewrite_faults import EVERY_LAW, FAULTS, Fault, is_seen, planted
+from tests.rewrite_faults import EVERY_LAW, FAULTS, Fault, changed, is_seen, planted
 from tools import planted_faults
 from tunegrad.frontend import Tensor
 from tunegrad.ir.fusion import schedule
@@ -15,6 +15,12 @@ from tunegrad.ir.variants import parts_of
 def test_rewrites_have_a_hundred_faults_that_differ() -> None:
     assert len({f.name for f in FAULTS}) == len(FAULTS) >= 100
     assert {f.law for f in FAULTS} <= EVERY_LAW.keys()
+
+
+def test_faults_have_their_places_in_the_sources() -> None:
+    """A change of a function that has one fails ``./check --static``, too: this runs no law."""
+    for fault in FAULTS:
+        changed(fault)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.name)
