@@ -91,6 +91,8 @@ else:
             fields = dataclasses.fields(cls)
             space = {"_put": object.__setattr__, "_new": object(), "_once": recursive_repr()}
             if name == "__init__":
+                for f in fields:  # of slots; faster than the method of every object
+                    space[f"_put_{f.name}"] = getattr(getattr(cls, f.name, None), "__set__", None)
                 text = _init(fields, self.frozen, hasattr(cls, "__post_init__"), space)
             else:
                 text = _about(name, fields)
@@ -118,9 +120,10 @@ else:
             else:
                 value = f"{default}()" if makes else default
             if f.init or value != f.name:
-                lines.append(
-                    f"_put(self, '{f.name}', {value})" if frozen else f"self.{f.name} = {value}"
-                )
+                put = f"_put(self, '{f.name}', "
+                if space[f"_put_{f.name}"] is not None:
+                    put = f"_put_{f.name}(self, "
+                lines.append(f"{put}{value})" if frozen else f"self.{f.name} = {value}")
         lines += ["self.__post_init__()"] if ends else [] if lines else ["pass"]
         takes += ["*", *named] if named else []
         return f"def __init__({', '.join(takes)}):\n " + "\n ".join(lines)
@@ -195,11 +198,15 @@ def lazy_names(package: str) -> tuple[list[str], Callable[[str], object]]:
     modules.pop("*", None)
     if same := modules.keys() & set(modules.values()):
         before_modules(package, same)
+    loaded: dict[str, ModuleType] = {}
 
     def find(name: str) -> object:
-        if name not in modules:
-            raise unknown(f"module {package!r}", name, modules.keys)
-        return getattr(importlib.import_module(f"{package}.{modules[name]}"), name)
+        module = loaded.get(name)
+        if module is None:
+            if name not in modules:
+                raise unknown(f"module {package!r}", name, modules.keys)
+            module = loaded[name] = importlib.import_module(f"{package}.{modules[name]}")
+        return getattr(module, name)
 
     return sorted(modules), find
 

@@ -432,6 +432,18 @@ def test_what_is_done_later_is_done_in_order_whatever_fails() -> None:
     assert done == [1, 2, 3]
 
 
+def test_jobs_that_are_left_together_have_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each start waits until the thread runs; a first call leaves up to four jobs."""
+    later, done, started = realizing.Later(), list[int](), list[threading.Thread]()
+    start = threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda t: (started.append(t), start(t))[1])
+    later.do()
+    assert not started
+    later.do(*(functools.partial(done.append, i) for i in range(4)))
+    later.wait()
+    assert (done, len(started)) == ([0, 1, 2, 3], 1)
+
+
 @pytest.mark.parametrize("ends", [KeyboardInterrupt, RuntimeError])
 def test_what_is_done_later_outlives_a_thread_that_does_not_start(
     ends: type[BaseException], monkeypatch: pytest.MonkeyPatch

@@ -32,7 +32,7 @@ def default_store(environ: Mapping[str, str] = os.environ) -> Path:
     """
     if store := environ.get("TUNEGRAD_STORE"):
         return Path(store)
-    return _xdg(environ, "XDG_DATA_HOME", ".local/share") / "tunegrad" / "store.db"
+    return _xdg(environ, "XDG_DATA_HOME", ".local/share") / "store.db"
 
 
 def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
@@ -40,10 +40,11 @@ def cache_dir(environ: Mapping[str, str] = os.environ) -> Path:
 
     Creates nothing.
     """
-    return _xdg(environ, "XDG_CACHE_HOME", ".cache") / "tunegrad"
+    return _xdg(environ, "XDG_CACHE_HOME", ".cache")
 
 
 def _xdg(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
+    """Our part of a directory of the XDG specification."""
     return _place(environ.get(variable, ""), environ.get("HOME", ""), below_home)
 
 
@@ -51,8 +52,8 @@ def _xdg(environ: Mapping[str, str], variable: str, below_home: str) -> Path:
 def _place(place: str, home: str, below_home: str) -> Path:
     """Made once: a first call of an eager operation asks some ten times."""
     if Path(place).is_absolute():  # the XDG rule: a relative path is ignored
-        return Path(place)
-    return (Path(home) if home else Path.home()) / below_home
+        return Path(place) / "tunegrad"
+    return (Path(home) if home else Path.home()) / below_home / "tunegrad"
 
 
 def cpu_target(environ: Mapping[str, str] = os.environ) -> str | None:

@@ -11,6 +11,7 @@ Both codes add in one order, so that all runs are equal bit for bit.
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -70,6 +71,10 @@ _FEW_TERMS = 16
 """Terms of the smallest block in which lowering adds up a long sum (``opts.lowering.reductions``):
 blocks begin where they do in loops.
 """
+_GIVES_WAY_S = 1e-3
+"""Sleep of a thread for what may wait, before it begins: else the caller, who waits until it has
+started, would get Python's lock back after the switch interval alone, 5 ms later.
+"""
 _CACHED_CALLS = 256
 _calls: dict[tuple[Known, tuple[int, ...]], tuple[Node, ...]] = {}
 """The plans that ``runs`` of forms run."""
@@ -96,11 +101,11 @@ class Later:
         self._lock = threading.RLock()  # a signal's handler may compute while ``do`` goes on
         self._thread: threading.Thread | None = None
 
-    def do(self, job: Callable[[], None], optional: bool = False) -> None:
-        """Do this after all that was given before; where it fails, that is logged."""
+    def do(self, *jobs: Callable[[], None], optional: bool = False) -> None:
+        """Do these after all that was given before; where one fails, that is logged."""
         with self._lock:
-            self._left.append((job, optional))
-            if self._thread is None:
+            self._left += ((job, optional) for job in jobs)
+            if self._thread is None and self._left:
                 self._thread = threading.Thread(target=self._work, name="tunegrad later")
                 try:
                     with suppress(RuntimeError):  # no more threads, or the program ends
@@ -116,6 +121,7 @@ class Later:
             thread.join()
 
     def _work(self) -> None:
+        time.sleep(_GIVES_WAY_S)
         while True:
             with self._lock:
                 if not self._left:
@@ -226,8 +232,7 @@ def _plan_of(nodes: tuple[Node, ...]) -> Runner:
             return runner
         with process_compiler().first() as left:
             runner = _plans[nodes] = _default_plan(nodes)
-        for job in left:
-            LATER.do(job)
+        LATER.do(*left)
         while len(_plans) > _CACHED_PLANS or (len(_plans) > 1 and _plan_bytes() > _CACHED_BYTES):
             gone, _ = _plans.popitem(last=False)
             _first.discard(gone)

@@ -595,15 +595,17 @@ def topological(outputs: tuple[Node, ...]) -> list[Node]:
     """Every node the outputs need, sources first; no recursion, so depth does not matter."""
     order: list[Node] = []
     seen: set[Node] = set()
-    stack: list[Node | tuple[Node]] = list(reversed(outputs))
+    begun: list[Node] = []
+    stack: list[Node | None] = list(reversed(outputs))
     while stack:
         node = stack.pop()
-        if isinstance(node, tuple):  # its sources are there
-            order += node
+        if node is None:  # the sources of the last one that was begun are there
+            order.append(begun.pop())
         elif node not in seen:
             seen.add(node)
             if node.srcs:
-                stack.append((node,))
+                begun.append(node)
+                stack.append(None)
                 stack += node.srcs[::-1]
             else:
                 order.append(node)

@@ -215,6 +215,10 @@ class Target:
     max_groups: int = 0
     rates: Rates = Rates()
 
+    def __hash__(self) -> int:
+        """Of a few fields: every table of what was found for a target asks."""
+        return hash((self.name, self.arch, self.threads, self.vector_bytes, self.l2_bytes))
+
     # ---- what it can do
 
     @property

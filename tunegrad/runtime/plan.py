@@ -99,6 +99,8 @@ class Runner:
         guards: Sequence[Guard] = (),
     ) -> None:
         self.schedule = schedule
+        self.own_bytes = 0
+        """Bytes of all but the constants, which runners of one plan share."""
         self._engine = engine
         self._codes = tuple(codes[launch.kernel.key] for launch in schedule.launches)
         self._constants = constants or Constants(engine)
@@ -226,13 +228,6 @@ class Runner:
     def memory_bytes(self) -> int:
         """Bytes of temporaries, scratch, constants, packs, and copies of inputs and outputs."""
         return self.own_bytes + self._constants.nbytes
-
-    @property
-    def own_bytes(self) -> int:
-        """Bytes of all but the constants, which runners of one plan share."""
-        own = sum(int(memory.nbytes) for memory in self._own.values())
-        scratch = sum(int(memory.nbytes) for memory in self._scratch)
-        return self.arena_bytes + scratch + own
 
     def damage(self) -> str:
         """Describe a write outside of the plan's memory; '' where there was none."""
@@ -410,6 +405,7 @@ class Runner:
         self._scratch = tuple(
             engine.allocate(n) for n in _most(c.scratch_bytes for c in self._codes)
         )
+        self.own_bytes = self.arena_bytes + sum(int(m.nbytes) for m in self._scratch)
         offsets = dict(zip(alive, arena.offsets, strict=True))
         temps = {
             b.id: engine.part(self._arena, offsets[at] + b.start, b.nbytes)
@@ -520,6 +516,7 @@ class Runner:
         memory = self._own.get(b.id)
         if memory is None:
             memory = self._own[b.id] = self._engine.allocate(b.nbytes)
+            self.own_bytes += int(memory.nbytes)
         return memory
 
 

@@ -8,7 +8,7 @@ import os
 import platform
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -560,13 +560,17 @@ def host_target(threads: int | None = None) -> Target:
     count = usable_cores() if threads is None else threads
     if count < 1:
         raise DeviceError(f"threads={count}: at least 1")
-    features = _features()
+    return _target(host().arch, _features(), count)
+
+
+@lru_cache(maxsize=8)
+def _target(arch: str, features: tuple[str, ...], count: int) -> Target:
     vector, registers = _vectors(frozenset(features))
     sizes = _cache_sizes()
     target = Target(
         name="cpu",
         kind="cpu",
-        arch=host().arch,
+        arch=arch,
         features=features,
         vector_bytes=vector,
         registers=registers,
@@ -588,18 +592,14 @@ def fingerprint(target: Target, numerics: str = "contract") -> Fingerprint:
     and has no say in the generated code. tunegrad's own lowering is the space version, which the
     store keeps beside the fingerprint.
     """
-    import hashlib
-
     from tunegrad.trial import Fingerprint
 
     allowed = os.sched_getaffinity(0)
     cpu = processor_of(allowed)
-    enabled = sorted(name[1:] for name in target.features if name.startswith("+"))
-    digest = hashlib.blake2b(",".join(enabled).encode(), digest_size=6).hexdigest()
     fields = {
         "device": target.name,
         "arch": target.arch,
-        "features": f"{digest}:{','.join(enabled)}",
+        "features": _enabled(target.features),
         "cpu_vendor": cpu.vendor,
         "cpu_family": cpu.family,
         "cpu_model": cpu.model,
@@ -623,6 +623,15 @@ def fingerprint(target: Target, numerics: str = "contract") -> Fingerprint:
         "numerics": numerics,
     }
     return Fingerprint(tuple(sorted(fields.items())))
+
+
+@lru_cache(maxsize=8)
+def _enabled(features: tuple[str, ...]) -> str:
+    """A digest of the features that a processor has, and their names."""
+    import hashlib
+
+    names = ",".join(sorted(name[1:] for name in features if name.startswith("+")))
+    return f"{hashlib.blake2b(names.encode(), digest_size=6).hexdigest()}:{names}"
 
 
 def usable_cores() -> int:

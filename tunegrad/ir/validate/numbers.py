@@ -142,6 +142,18 @@ def _squared(a: Array, times: int) -> Array:
 
 
 def _inverse(a: Array) -> Array:
+    """1 / a; of few numbers, made once: both sides of a comparison divide by the same ones."""
+    return _to_inverse(a) if a.size > _SHARED else _inverse_of(a.tobytes(), a.shape)
+
+
+@lru_cache(maxsize=16)
+def _inverse_of(numbers: bytes, shape: tuple[int, ...]) -> Array:
+    found = _to_inverse(np.frombuffer(numbers, np.uint64).reshape(shape))
+    found.flags.writeable = False
+    return found
+
+
+def _to_inverse(a: Array) -> Array:
     """a^(P - 2), whose digits are 29 ones, a zero and a one."""
     ones, known = a, {1: a}
     for n in (1, 2, 4, 8):
@@ -606,10 +618,11 @@ class Numbers:
         found = self._in_field(op, xs, dtype)
         if self.spoiled is None or op in (Op.PAIR, Op.LOW, Op.HIGH):
             return found
-        bad: Any = False
-        for x in xs:
+        bad = xs[0] == _NAN
+        for x in xs[1:]:
             bad = bad | (x == _NAN)
-            if op in (Op.DOT2, Op.DOT2_ADD):
+        if op in (Op.DOT2, Op.DOT2_ADD):
+            for x in xs:
                 bad = bad | (x & _P == _NAN) | (x >> _31 == _NAN)
         if not bad.any():
             return found

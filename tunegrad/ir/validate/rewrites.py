@@ -661,7 +661,7 @@ def validated_rewrite(
     key = None
     if any(image.srcs for _, image in pairs):
         key = _key_of_graphs(before, after, narrow, on_purpose)
-    cache = _cache_at(cache_dir() / "validated")
+    cache = _cache_at(cache_dir())
     kept = None if key is None else cache.get(key)
     if kept is None:
         left = dict[str, None]()
@@ -754,7 +754,7 @@ def _validated(new: Mapping[str, tuple[plans.Group, list[Node]]]) -> set[str]:
     """Learn what is not known in this process: from disk, where a plan had all of it, or by
     validating each. Returns those for which this caller's stack was too deep: another's may do.
     """
-    cache, key = _cache_at(cache_dir() / "validated"), _key(new)
+    cache, key = _cache_at(cache_dir()), _key(new)
     kept = cache.get(key)
     if kept is not None:
         _by_text.update(zip(new, kept.decode().split("\n"), strict=True))
@@ -776,7 +776,7 @@ def _validated(new: Mapping[str, tuple[plans.Group, list[Node]]]) -> set[str]:
 @lru_cache(maxsize=2)
 def _cache_at(directory: Path) -> ObjectCache:
     """Apart from objects, which are many: a process that writes looks at all of them."""
-    return ObjectCache(directory)
+    return ObjectCache(directory / "validated")
 
 
 def _key(texts: Iterable[str]) -> str:
