@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import os
 import platform
+import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -133,23 +134,37 @@ def _measure(
         return local.measure(candidate, compiled(ir, io, threads), policy)
 
 
-def test_what_a_referee_has_made_waits_as_long_as_another_one_works():
-    """Three kernels for two: the reply about one of them is read after the other two are made."""
-    asked: list[tuple[int, float]] = []
+def test_referee_that_is_done_takes_the_next_kernel_whatever_another_one_still_works_at():
+    asked: dict[str, list[str]] = {"slow": [], "quick": []}
 
     class Judge:
-        def begin(self, _, __, kernels, *, limit_s, reply_type):
-            asked.append((len(kernels), limit_s))
-            return lambda: None
+        """Answers at once, or once the other one has three kernels."""
+
+        def __init__(self, name: str) -> None:
+            self.name, (self.here, self.there) = name, socket.socketpair()
+
+        def begin(self, _, __, candidate, *___, limit_s, reply_type):
+            asked[self.name].append(candidate.kernel_key)
+            if self.name == "quick":
+                self.there.send(b"!")
+            if len(asked["quick"]) == 3:
+                slow.there.send(b"!")
+            return lambda: self.here.recv(1)
+
+        def fileno(self) -> int:
+            return self.here.fileno()
 
         def close(self) -> None:
-            pass
+            self.here.close()
+            self.there.close()
 
-    with DeviceMeasurer(host_device(2), HOOKS, Limits(reference_s=7.0), 2) as measurer:
-        measurer._referees = Judge(), Judge()
-        measurer.refer([(Candidate(str(n), None), hostile.IO) for n in range(3)])
+    slow, quick = Judge("slow"), Judge("quick")
+    with DeviceMeasurer(host_device(2), HOOKS, Limits(reference_s=60.0), 2) as measurer:
+        measurer._referees = slow, quick  # type: ignore[assignment]
+        measurer.refer([(Candidate(str(n), None), hostile.IO) for n in range(4)])
         measurer.refer([])
-    assert asked == [(2, 14.0), (1, 14.0)]
+        assert asked == {"slow": ["0"], "quick": ["1", "2", "3"]}
+        assert [measurer._referee(str(n)) is quick for n in range(4)] == [False, True, True, True]
 
 
 def test_packed_constant_is_filled_from_its_source():
@@ -338,7 +353,8 @@ def test_references_are_computed_once_though_the_bench_is_replaced():
 def test_references_that_were_computed_ahead_are_taken():
     with LocalBench("hostile:reference") as local:
         several = [(Candidate(key, None), hostile.IO) for key in ("a", "b", "c", "b")]
-        local.referee.refer(several)
+        for candidate, io in several:
+            local.referee.refer(candidate, io)
         ahead = {key: local.referee._kernels.get(key).references for key in ("a", "b", "c")}
         local.prepare(Candidate("b", None), hostile.IO)
         taken = local.referee._kernels.get("b").references

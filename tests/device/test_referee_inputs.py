@@ -40,7 +40,8 @@ def test_referee_draws_once_for_references_and_benches(monkeypatch: pytest.Monke
     ]
     memory = np.zeros(1 << 20, np.uint8)
     judge = Referee(HOOKS, Limits(), 0, Team(1), memory)
-    judge.refer(asked)
+    for candidate, io in asked:
+        judge.refer(candidate, io)
     for _ in range(2):
         for candidate, io in asked:
             handed = take(judge.prepare(candidate, io), memory)

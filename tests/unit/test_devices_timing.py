@@ -169,17 +169,18 @@ class Machine:
         losing_s: float = math.inf,
         alone: bool = False,
         best_s: float = 0.0,
+        once_s: float = 0.0,
     ) -> Pairs:
         policy = Policy(min_samples=3, max_samples=20, tolerance=0.02, budget_s=0.1)
         return sample_pairs(
             self.candidate,
-            self.beside,
+            (self.beside, standing_s),
             policy,
-            standing_s,
             best_s,
             losing_s,
             lambda: self.now,
             alone,
+            once_s,
         )
 
 
@@ -236,6 +237,20 @@ def test_a_slow_moment_makes_no_loser():
 def test_loser_beside_something_stops_after_two_turns():
     machine = Machine(2e-3, 1e-3, [1.8])
     assert machine.pairs(1e-3, losing_s=1.5e-3).samples_s == pytest.approx((3.6e-3,) * 2)
+    assert machine.log == "bccbc"
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_what_takes_over_twice_a_loser_before_and_in_its_first_turn_has_no_second(alone):
+    machine = Machine(3.1e-3, 1e-3, [1.8])
+    pairs = machine.pairs(1e-3, losing_s=1.5e-3, alone=alone, once_s=3.1e-3)
+    assert (machine.log, pairs.value_s) == ("bc", pytest.approx(3.1e-3))
+
+
+@pytest.mark.parametrize(("slow", "once_s"), [([1.0], 2.9e-3), ([1.0, 0.5], 0.0)])
+def test_one_slow_run_alone_does_not_cost_the_second_turn(slow, once_s):
+    machine = Machine(3.1e-3, 1e-3, slow)
+    machine.pairs(1e-3, losing_s=1.5e-3, alone=True, once_s=once_s)
     assert machine.log == "bccbc"
 
 

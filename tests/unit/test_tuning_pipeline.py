@@ -220,6 +220,14 @@ def test_primed_code_is_not_compiled_again(device, measurer):
     assert len(list(found)) == 2
 
 
+def test_kernel_that_has_a_reference_is_not_compiled_again_to_have_one(device, measurer):
+    measurer.stand([(A, schedules(0)[0], 1.0)])
+    measurer.stand([(A, schedules(1)[0], 2.0)])
+    assert measurer.references.of(A.key).seconds == 1.0
+    assert ("compile", TEXTS[0]) in device.log
+    assert ("compile", TEXTS[1]) not in device.log
+
+
 def test_priming_waits_for_a_batch_that_compiles_and_the_batch_keeps_its_code(device, measurer):
     found = measurer.measure(A, schedules(0), math.inf, ())
     measurer.prime([(A, s) for s in schedules(1)])

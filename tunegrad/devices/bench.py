@@ -108,6 +108,7 @@ class Bench:
         self._bound: _Bound | None = None
         self._wrote: list[Memory] = []
         self._beside: _Bound | None = None
+        self._once_s = 0.0
         self.engine.disorder()  # what is there before any launch
         if watching:
             self.engine.watch(())
@@ -158,9 +159,11 @@ class Bench:
         except OutOfResources as error:
             return Ran(measured, "out_of_resources", damage=str(error))
         try:
-            return self.run(0)
+            ran = self.run(0)
         except OutOfResources as error:
             return Ran(measured, "out_of_resources", damage=str(error))
+        self._once_s = ran.once_s
+        return ran
 
     def run(self, index: int) -> Ran:
         """Run what is loaded once on an input set, on poisoned outputs."""
@@ -356,12 +359,12 @@ class Bench:
 
         return sample_pairs(
             sampler(bound),
-            None if beside is None else sampler(beside),
+            None if beside is None else (sampler(beside), standing_s),
             policy,
-            standing_s,
             best_s,
             losing_s=self._limits.losing_factor * best_s,
             alone=any(placed(bound)),
+            once_s=self._once_s,
         )
 
 

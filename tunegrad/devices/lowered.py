@@ -86,7 +86,7 @@ def unread(program: Program) -> tuple[str, ...]:
         return ()
     touched = set(indexed(program))
     for i in walk(program.body):
-        if isinstance(i, Load | Store | MatLoad | TileLoad):
+        if isinstance(i, (Load, Store, MatLoad, TileLoad)):
             touched.add(i.buffer)
         elif isinstance(i, CopyAsync):
             touched.add(i.source)

@@ -37,7 +37,7 @@ from tunegrad.devices.job import (
 )
 from tunegrad.devices.processes import confine
 from tunegrad.devices.processes.channel import Died, Ending, Finished, TimedOut
-from tunegrad.devices.processes.isolated import IsolatedWorker, preload
+from tunegrad.devices.processes.isolated import IsolatedWorker, first_to_answer, preload
 from tunegrad.devices.processes.pool import Started, WorkerPool
 from tunegrad.devices.verifying import referee
 from tunegrad.devices.verifying.handover import Places, SharedMemory
@@ -207,30 +207,37 @@ class DeviceMeasurer:
         kernel alone.
         """
         self.wait_idle()
-        mine: dict[IsolatedWorker, list[tuple[Candidate, KernelIO]]] = {}
-        for candidate, io in kernels:
-            mine.setdefault(self._referee(candidate.kernel_key), []).append((candidate, io))
-        most = max(map(len, mine.values()), default=0)  # a reply waits until the others are read
+        left, under_way = list(kernels), dict[IsolatedWorker, Callable[[], Ending]]()
         try:
-            begun = [
-                judge.begin(
-                    referee.on_referee,
-                    Referee.refer,
-                    tuple(some),
-                    limit_s=self.limits.reference_s * most,
-                    reply_type=None,
-                )
-                for judge, some in mine.items()
-            ]
-            for wait in begun:
-                wait()
+            while left or under_way:
+                for judge in self._referees:
+                    if judge not in under_way and (mine := self._next(left, judge)):
+                        under_way[judge] = judge.begin(
+                            referee.on_referee,
+                            Referee.refer,
+                            *mine,
+                            limit_s=self.limits.reference_s,
+                            reply_type=None,
+                        )
+                under_way.pop(first_to_answer(under_way, self.limits.reference_s))()
         except BaseException:
-            for judge in mine:
+            for judge in under_way:
                 judge.close()
             raise
 
+    def _next(
+        self, left: list[tuple[Candidate, KernelIO]], judge: IsolatedWorker
+    ) -> tuple[Candidate, KernelIO] | None:
+        """The next kernel for a referee, which keeps it from then on: kernels are as dear as
+        their expressions are long, so none is set apart for one that is busy.
+        """
+        for at, (candidate, _) in enumerate(left):
+            if self._referee_of.setdefault(candidate.kernel_key, judge) is judge:
+                return left.pop(at)
+        return None
+
     def _referee(self, kernel_key: str) -> IsolatedWorker:
-        """The referee of a kernel: kernels take turns."""
+        """The referee of a kernel: kernels that were not referred ahead take turns."""
         turn = len(self._referee_of) % len(self._referees)
         return self._referee_of.setdefault(kernel_key, self._referees[turn])
 

@@ -32,6 +32,9 @@ _PAUSE_S, _ALONE = 0.05, 3
 leaves out one that did: what a kernel's first program takes scales all that is timed beside it.
 """
 
+_CLEARLY = 2.0
+"""Of what loses: so slow in its first turn, and in a run before it, a candidate has no second."""
+
 _LEAST_S = 1e-9
 """A tick of the clock: nothing is shorter."""
 
@@ -140,21 +143,23 @@ class _Turns:
 
 def sample_pairs(
     candidate: Sampler,
-    beside: Sampler | None,
+    beside: tuple[Sampler, float] | None,
     policy: Policy,
-    standing_s: float = 0.0,
     best_s: float = math.inf,
     losing_s: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
     alone: bool = False,
+    once_s: float = 0.0,
 ) -> Pairs:
     """Turns until the interval is under ``policy.tolerance``, the budget is spent, or the candidate
     is losing.
 
-    ``alone``: something is evicted before each sample, so that a sample is one launch, whatever ran
-    before it. Losing: two turns say more than ``losing_s``. Unless ``alone``, the first turn
-    calibrates and is kept only where nothing follows it. ``standing_s``: what is beside it stands
-    for. Beside nothing it has three turns, unless the first takes longer than a thread may wait.
+    ``beside``: a sampler, and the seconds that it stands for. ``alone``: something is evicted
+    before each sample, so that a sample is one launch, whatever ran before it. Losing: two turns
+    say more than ``losing_s``, or the first one and the run before it, which took ``once_s``, both
+    say over twice that. Unless ``alone``, the first turn calibrates and is kept only where nothing
+    follows it. Beside nothing it has three turns, unless the first takes longer than a thread may
+    wait.
 
     Beside something, what is not losing has ``policy.min_samples`` turns whatever they take, and no
     more where it does not beat ``best_s``. What only seems to, since the reference was slow, has
@@ -162,16 +167,24 @@ def sample_pairs(
     turns a candidate seems to be the best, and of hundreds one always is. Two references of 4.5 ms
     that stood for 0.6 agreed within 1 %, and all that was met beside that best scaled by a quarter.
     """
-    turns = _Turns(candidate, beside, alone, Pairs(standing_s=standing_s))
-    _sample(turns, policy, best_s, losing_s, clock)
+    sampler, standing_s = (None, 0.0) if beside is None else beside
+    turns = _Turns(candidate, sampler, alone, Pairs(standing_s=standing_s))
+    _sample(turns, policy, best_s, losing_s, clock, once_s)
     return turns.end()
 
 
 def _sample(
-    turns: _Turns, policy: Policy, best_s: float, losing_s: float, clock: Callable[[], float]
+    turns: _Turns,
+    policy: Policy,
+    best_s: float,
+    losing_s: float,
+    clock: Callable[[], float],
+    once_s: float,
 ) -> None:
     start = clock()
     turns.take(1)
+    if min(turns.pairs.value_s, once_s) > _CLEARLY * losing_s:
+        return
     if turns.pairs.value_s > losing_s:
         turns.take(1)
     late = turns.beside is None and clock() - start > max(policy.budget_s, _PAUSE_S)

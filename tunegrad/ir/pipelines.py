@@ -58,7 +58,8 @@ def in_turn(program: Program) -> Program:
     Loads and copies of warps become plain loads and stores, besides: rows whose place one item
     gives are read by all.
     """
-    if not any(isinstance(i, p.Pipeline | p.MatLoad) for i in p.walk(program.body)):
+    kinds = {type(i) for i in p.walk(program.body)}
+    if kinds.isdisjoint((p.Pipeline, p.MatLoad)):
         return program
     top = max((n for i in p.walk(program.body) for n in p.defined(i)), default=0)
     return replace(program, body=_InTurn(top).block(program.body, {}))

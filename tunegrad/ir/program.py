@@ -443,20 +443,22 @@ class If:
 Instr = Single | MatMul | MatLoad | TileInstr | For | If | Pipeline
 
 
+_BLOCKS: dict[type, tuple[str, ...]] = {
+    For: ("body",),
+    If: ("orelse", "body"),
+    Pipeline: ("body", "copies"),
+}
+"""Blocks of the instructions that hold others, the last one first."""
+
+
 def walk(body: tuple[Instr, ...]) -> Iterator[Instr]:
     """Every instruction, outer before inner."""
     left = [iter(body)]
     while left:
         for i in left[-1]:
             yield i
-            if isinstance(i, For):
-                left.append(iter(i.body))
-                break
-            if isinstance(i, If):
-                left += [iter(i.orelse), iter(i.body)]
-                break
-            if isinstance(i, Pipeline):
-                left += [iter(i.body), iter(i.copies)]
+            if blocks := _BLOCKS.get(type(i)):
+                left += [iter(getattr(i, name)) for name in blocks]
                 break
         else:
             left.pop()

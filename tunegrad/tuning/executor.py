@@ -212,9 +212,12 @@ class CandidateMeasurer:
         return [self._near[name] if name in self._near else next(made) for name in at]
 
     def stand(self, work: Sequence[tuple[Kernel, Schedule, float]]) -> None:
-        """See ``SessionMeasurer``; nothing for a schedule that does not compile any more."""
-        self.prime([(kernel, schedule) for kernel, schedule, _ in work])
-        for kernel, schedule, seconds in work:
+        """See ``SessionMeasurer``; nothing for a schedule that does not compile any more, nor for
+        a kernel that has a reference already.
+        """
+        fresh = [(k, s, seconds) for k, s, seconds in work if self.references.of(k.key) is None]
+        self.prime([(kernel, schedule) for kernel, schedule, _ in fresh])
+        for kernel, schedule, seconds in fresh:
             code = self._primed.pop((kernel.key, schedule.text), None)
             if isinstance(code, CompiledCandidate):
                 self.references.stand(kernel.key, code, seconds)

@@ -133,6 +133,10 @@ class Channel:
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
 
+    def fileno(self) -> int:
+        """Its descriptor, for ``select``."""
+        return self._socket.fileno()
+
     def quiet(self) -> bool:
         """True when nothing has come, and the other side is there.
 

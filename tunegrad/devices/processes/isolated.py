@@ -26,7 +26,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
@@ -224,6 +224,10 @@ class IsolatedWorker:
 
         return wait
 
+    def fileno(self) -> int:
+        """The descriptor of its channel; -1 where it is not running."""
+        return -1 if self._running is None else self._running.channel.fileno()
+
     def protections(self) -> Protections:
         """The protections that the worker has. Starts it where it is not running."""
         return self._ready(self.protections).protections
@@ -284,6 +288,20 @@ class IsolatedWorker:
             return None
         running.protections = found
         return running
+
+
+def first_to_answer(asked: Collection[IsolatedWorker], limit_s: float) -> IsolatedWorker:
+    """The first of these workers, each of which was asked something, whose answer is here, or that
+    has ended; one of them where none is after ``limit_s`` seconds.
+    """
+    channels = {w.fileno(): w for w in asked}
+    if -1 in channels:
+        return channels[-1]
+    poll = select.poll()
+    for channel in channels:
+        poll.register(channel, select.POLLIN)
+    ready = poll.poll(1e3 * limit_s)
+    return channels[ready[0][0]] if ready else next(iter(asked))
 
 
 class _Left:

@@ -104,15 +104,23 @@ class Dataset:
     written: dict[tuple[int, Parameter], Memory] = field(default_factory=dict)
     packs: dict[Pack, Memory] = field(default_factory=dict)
     bars: dict[tuple[int, str, str], Bar] = field(default_factory=dict)
+    _counted: tuple[tuple[int, int, int], int] = ((-1, 0, 0), 0)
+    _placed: dict[tuple[int, tuple[Parameter, ...]], dict[Parameter, Memory]] = field(
+        default_factory=dict
+    )
 
     @property
     def nbytes(self) -> int:
-        """Bytes kept for this kernel."""
-        buffers = (*self.read.values(), *self.written.values(), *self.packs.values())
-        held = {_place(b): b.nbytes for b in buffers}
-        held.update((a.ctypes.data, a.nbytes) for s in self.sets for a in s.inputs.values())
-        expected = sum(r.nbytes for s in self.sets for r in s.references.values())
-        return sum(held.values()) + expected + sum(b.nbytes for b in self.bars.values())
+        """Bytes kept for this kernel. What only grows is counted again where it has."""
+        grown = len(self.read), len(self.written), len(self.bars)
+        if self._counted[0] != grown:
+            buffers = (*self.read.values(), *self.written.values())
+            held = {_place(b): b.nbytes for b in buffers}
+            held.update((a.ctypes.data, a.nbytes) for s in self.sets for a in s.inputs.values())
+            expected = sum(r.nbytes for s in self.sets for r in s.references.values())
+            bars = sum(b.nbytes for b in self.bars.values())
+            self._counted = grown, sum(held.values()) + expected + bars
+        return self._counted[1] + sum(b.nbytes for b in self.packs.values())
 
     @property
     def references(self) -> References:
@@ -121,15 +129,17 @@ class Dataset:
     def buffers(self, io: KernelIO, index: int, engine: Engine) -> list[Memory]:
         """The buffer of each parameter in order, for set ``index``; ``pack`` makes constants."""
         packed = {param: self.packs[pack] for pack, param in _packs(io)}
-        above = [
-            self._buffer(p, index, engine)
-            for p in io.params
-            if p.role in ("in", "const") and index % 2
-        ]
-        return [
-            packed[p] if p.role == "pack" else self._buffer(p, index, engine, above)
-            for p in io.params
-        ]
+        others = tuple(p for p in io.params if p.role != "pack")
+        held = self._placed.get((index, others))
+        if held is None:
+            above = [
+                self._buffer(p, index, engine)
+                for p in others
+                if p.role in ("in", "const") and index % 2
+            ]
+            held = {p: self._buffer(p, index, engine, above) for p in others}
+            self._placed[index, others] = held
+        return [packed[p] if p.role == "pack" else held[p] for p in io.params]
 
     def pack(self, ios: Sequence[KernelIO], engine: Engine) -> None:
         """Make the packed constants of what runs next; the oldest give way to them."""

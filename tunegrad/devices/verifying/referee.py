@@ -1,7 +1,7 @@
 """The referee: it draws what kernels read, knows what they must give, and judges what the bench put
 before it.
 
-    refer    references of kernels, ahead       --> stay here
+    refer    references of a kernel, ahead      --> stay here
     prepare  inputs and references of a kernel  --> inputs to the shared memory,
                                                     references stay here
     judge    the outputs in the shared memory   --> a verdict
@@ -14,6 +14,7 @@ steps of Python, which threads of one process do one after the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import TypeVar
 
 from tunegrad.devices.host.team import Bulk, Team
@@ -25,7 +26,14 @@ from tunegrad.devices.verifying.dataset import (
     References,
     make_dataset,
 )
-from tunegrad.devices.verifying.handover import Bytes, Mapped, Places, hand_over, output_places
+from tunegrad.devices.verifying.handover import (
+    Bytes,
+    Mapped,
+    Places,
+    hand_over,
+    output_places,
+    outputs_of,
+)
 from tunegrad.devices.verifying.inputs import KeptInputs
 from tunegrad.errors import InternalError
 from tunegrad.ir.interpret.kernel import one_blas_thread
@@ -60,14 +68,15 @@ class Referee:
         self._kernels = DatasetCache(kept_bytes)
         self._inputs = KeptInputs(kept_bytes // _SHARE)
 
-    def refer(self, kernels: Sequence[tuple[Candidate, KernelIO]]) -> None:
-        """Compute missing references of kernels."""
-        for candidate, io in kernels:
-            key = candidate.kernel_key
-            if self._kernels.get(key) is None:
-                made = self._made(candidate, io)
-                self._inputs.put(key, [s.inputs for s in made.sets])
-                self._keep(key, made)
+    def refer(self, candidate: Candidate, io: KernelIO) -> None:
+        """Compute the references of a kernel, unless they are here, and its bars."""
+        key = candidate.kernel_key
+        if self._kernels.get(key) is None:
+            made = self._made(candidate, io)
+            self._inputs.put(key, [s.inputs for s in made.sets])
+            kept = self._keep(key, made)
+            for index, param in product(range(len(kept.sets)), outputs_of(io)):
+                kept.bar(param, index)
 
     def prepare(self, candidate: Candidate, io: KernelIO) -> Places:
         """Hand a kernel's inputs over; draw them and compute references unless they are here."""
@@ -86,9 +95,11 @@ class Referee:
             candidate, io, self._hooks, self._limits, self._seed, known, self._secret
         )
 
-    def _keep(self, kernel_key: str, made: Dataset) -> None:
-        """Keep the references."""
-        self._kernels.put(kernel_key, Dataset(tuple(InputSet({}, s.references) for s in made.sets)))
+    def _keep(self, kernel_key: str, made: Dataset) -> Dataset:
+        """Keep the references alone."""
+        kept = Dataset(tuple(InputSet({}, s.references) for s in made.sets))
+        self._kernels.put(kernel_key, kept)
+        return kept
 
     def judge(self, kernel_key: str, outputs: Sequence[Parameter], index: int) -> Verdict:
         """Compare the outputs that lie in the shared memory with what set ``index`` must give; then

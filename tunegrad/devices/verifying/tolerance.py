@@ -105,20 +105,23 @@ def tolerance(
     """
     if not dtype.is_float:
         return np.zeros(expected.shape)
-    size = np.where(np.isfinite(expected), np.abs(expected), 0.0)
+    finite = np.isfinite(expected)
+    size = np.abs(expected) if finite.all() else np.where(finite, np.abs(expected), 0.0)
     unit = rounding(dtype)
     stored = _UNIT[dtype.name] if dtype.compute != dtype else 0.0
     if roundings is not None:
         least = _SMALLEST[dtype.name] if roundings or stored else 0.0
         exact: npt.NDArray[np.float64] = (unit * roundings + stored) * size + least
         return exact
-    finite = size[np.isfinite(expected)]
+    some = size if finite.all() else size[finite]
     with np.errstate(over="ignore"):
-        rms = math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
+        rms = math.sqrt(float(np.mean(np.square(some)))) if some.size else 0.0
     steps = _STEP * math.sqrt(max(1, terms)) + _FUNCTIONS
-    allowed: npt.NDArray[np.float64] = (
-        unit * steps * (size + rms) + stored * size + _SMALLEST[dtype.name]
-    )
+    allowed: npt.NDArray[np.float64] = size + rms
+    allowed *= unit * steps
+    if stored:
+        allowed += stored * size
+    allowed += _SMALLEST[dtype.name]
     return allowed + _APART * _UNIT[within] * (size + rms) if within else allowed
 
 
