@@ -37,7 +37,7 @@ from tunegrad.devices.job import (
 )
 from tunegrad.devices.processes import confine
 from tunegrad.devices.processes.channel import Died, Ending, Finished, TimedOut
-from tunegrad.devices.processes.isolated import IsolatedWorker, first_to_answer, preload
+from tunegrad.devices.processes.isolated import IsolatedWorker, preload
 from tunegrad.devices.processes.pool import Started, WorkerPool
 from tunegrad.devices.verifying import referee
 from tunegrad.devices.verifying.handover import Places, SharedMemory
@@ -219,7 +219,7 @@ class DeviceMeasurer:
                             limit_s=self.limits.reference_s,
                             reply_type=None,
                         )
-                under_way.pop(first_to_answer(under_way, self.limits.reference_s))()
+                under_way.pop(IsolatedWorker.first_to_answer(under_way, self.limits.reference_s))()
         except BaseException:
             for judge in under_way:
                 judge.close()

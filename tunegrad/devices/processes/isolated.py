@@ -228,6 +228,20 @@ class IsolatedWorker:
         """The descriptor of its channel; -1 where it is not running."""
         return -1 if self._running is None else self._running.channel.fileno()
 
+    @staticmethod
+    def first_to_answer(asked: Collection[IsolatedWorker], limit_s: float) -> IsolatedWorker:
+        """The first of workers that were asked something whose answer is here, or that has ended;
+        any of them where none is after ``limit_s`` seconds.
+        """
+        channels = {w.fileno(): w for w in asked}
+        if -1 in channels:
+            return channels[-1]
+        poll = select.poll()
+        for channel in channels:
+            poll.register(channel, select.POLLIN)
+        ready = poll.poll(1e3 * limit_s)
+        return channels[ready[0][0]] if ready else next(iter(asked))
+
     def protections(self) -> Protections:
         """The protections that the worker has. Starts it where it is not running."""
         return self._ready(self.protections).protections
@@ -288,20 +302,6 @@ class IsolatedWorker:
             return None
         running.protections = found
         return running
-
-
-def first_to_answer(asked: Collection[IsolatedWorker], limit_s: float) -> IsolatedWorker:
-    """The first of these workers, each of which was asked something, whose answer is here, or that
-    has ended; one of them where none is after ``limit_s`` seconds.
-    """
-    channels = {w.fileno(): w for w in asked}
-    if -1 in channels:
-        return channels[-1]
-    poll = select.poll()
-    for channel in channels:
-        poll.register(channel, select.POLLIN)
-    ready = poll.poll(1e3 * limit_s)
-    return channels[ready[0][0]] if ready else next(iter(asked))
 
 
 class _Left:
