@@ -395,3 +395,16 @@ def test_no_line_is_asked_for_where_a_tile_has_no_load_to_spare_or_a_cache_holds
     assert "prefetch" not in Space(kernel(x.transpose(0, 1) @ g), NARROW).defaults()[0].text
     few = Tensor.input("x", (32, 256)) @ Tensor.input("w", (256, 256))
     assert "prefetch" not in Space(kernel(few), SERVER).defaults()[0].text
+
+
+@pytest.mark.parametrize(
+    ("lanes", "steps", "copied"), [(512, 784, True), (1024, 512, True), (512, 512, False)]
+)
+def test_each_thread_copies_panels_of_an_operand_that_takes_over_half_of_a_second_cache(
+    lanes: int, steps: int, copied: bool
+) -> None:
+    """Of few rows, too: without, the cache did not hold what each tile of rows reads again."""
+    x, w = Tensor.input("a", (128, steps)), Tensor.input("w", (steps, lanes))
+    text = default(x @ w, TWO)
+    assert ("stage(param=p2, at=b0," in text and "reorder(order=(b0, " in text) is copied
+    assert ("stage(param=p2" in text) is copied

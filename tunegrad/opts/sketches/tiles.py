@@ -643,13 +643,9 @@ class Products(Defaults):
         return 1 + nearest([round(beside * n) for n in sizes[1:]], steps)
 
     def order(self, forms: Sequence[str]) -> str:
-        """Lanes outermost where each thread turns its own panels of them, one at a time: copied
-        once for all threads, 512 x 784 numbers for 128 rows took 1.12 of the time, 256 x 1024 for
-        1024 rows 1.06.
-        """
-        o = self.operands
-        turns = any(_turned(o, x) for x in o.found) and _shares_lanes(o, bool(self._block()))
-        return "lanes" if turns else Defaults.order(self, forms)
+        """Lanes outermost where each thread copies its own panels of them, one at a time."""
+        o, blocked = self.operands, bool(self._block())
+        return "lanes" if _has_own_panels(o, blocked) else Defaults.order(self, forms)
 
     def unroll(self, tile: tuple[int, int], extent: int) -> int:
         """Four, of a core with two multiply-adds a cycle, unless taps are written out: a loop has
@@ -1277,7 +1273,20 @@ def _pays(o: Operands, x: Access, tile: tuple[int, int]) -> bool:
     """
     large = 2 * x.nbytes >= o.target.l2_bytes and o.reused and len(o.reduces) == 1
     far = _step_bytes(o, x) > _LINE
-    return o.target.fmas_per_cycle > 1 and large and far and o.rows >= _MANY * tile[0]
+    tiles = _TURNS if _overflows(o, x) else _MANY
+    return o.target.fmas_per_cycle > 1 and large and far and o.rows >= tiles * tile[0]
+
+
+def _overflows(o: Operands, x: Access) -> bool:
+    """True of an operand of the lanes, lines of one step apart from the next one's, that takes more
+    than half of the second cache: where its pages fall decides whether that holds what each tile
+    of rows reads again. Time without a copy over time with each thread's own, 128 rows, two
+    threads: 784 steps of 2 KiB 1.4 and 1.7, 1024 of 2 KiB 1.97, 512 of 4 KiB 1.71, 640 of 2.5 KiB
+    0.84 and 1.69, 700 of 2.4 KiB 0.95; with one copy for all threads 1.29, 1.75 and 1.61 of the
+    first three; 512 steps of 2 KiB, which are half of it, 0.93 to 1.06 (Emerald Rapids).
+    """
+    far = x.stride(o.lane.name) == 1 and _step_bytes(o, x) > _LINE
+    return x.role != "const" and far and 2 * x.nbytes > o.target.l2_bytes
 
 
 def _panel_places(o: Operands, x: Access, nest: Nest, tile: tuple[int, int]) -> list[str]:
@@ -1290,9 +1299,20 @@ def _panel_places(o: Operands, x: Access, nest: Nest, tile: tuple[int, int]) -> 
         return [f"{nest.k}:loops"] if nest.k and o.rows >= _TURNS * tile[0] else []
     batch = [a for a, _ in nest.others if a and x.depends(axis_of(a))]
     block = nest.k or (batch[-1] if batch else "")
-    alone = o.skinny or (not nest.k and _turned(o, x) and _shares_lanes(o, blocked=False))
+    alone = o.skinny or (not nest.k and _has_own_panels(o, blocked=False))
     single = [f"{nest.lanes[1] or nest.lanes[0]}:loops"] if alone else []
     return [*single, f"{block}:loops", ":loops"]
+
+
+def _has_own_panels(o: Operands, blocked: bool) -> bool:
+    """True if each thread copies panels of the lanes' operand for itself, one at a time. Turned
+    once for all threads, 512 x 784 numbers for 128 rows took 1.12 of the time, 256 x 1024 for 1024
+    rows 1.06.
+    """
+    single = not blocked and o.target.fmas_per_cycle > 1 and len(o.reduces) == 1
+    return _shares_lanes(o, blocked) and any(
+        _turned(o, x) or (single and x.depends(o.lane.name) and _overflows(o, x)) for x in o.found
+    )
 
 
 def _turned(o: Operands, x: Access) -> bool:
