@@ -13,14 +13,17 @@ import os
 import re
 import stat
 import time
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from functools import partial
 from itertools import count
 from pathlib import Path
 
 from tunegrad.forks import ForkSafeLock
 from tunegrad.lazy import logger, sha256
 
-__all__ = ["ObjectCache"]
+__all__ = ["ObjectCache", "writes_left"]
 
 _MAGIC = b"tunegrad object 2\n"
 _OLDER_MAGIC = b"tunegrad object 1\n"
@@ -82,7 +85,14 @@ class ObjectCache:
         return body
 
     def put(self, key: str, body: bytes) -> None:
-        """Keep ``body`` under ``key``."""
+        """Keep ``body`` under ``key``, where ``writes_left`` is in use when its jobs are done."""
+        left = _left.get()
+        if left is None:
+            self._write(key, body)
+        else:
+            left.append(partial(self._write, key, body))
+
+    def _write(self, key: str, body: bytes) -> None:
         if not self._ready():
             return
         path = f"{self.directory}/{key}.o"  # Paths take as long as to write a file
@@ -174,6 +184,19 @@ class ObjectCache:
             with suppress(OSError):
                 path.unlink()
             total -= size
+
+
+_left: ContextVar[list[Callable[[], None]] | None] = ContextVar("_left", default=None)
+
+
+@contextmanager
+def writes_left(jobs: list[Callable[[], None]]) -> Iterator[None]:
+    """In here what this thread would write is added to ``jobs``: a caller waits for its results."""
+    token = _left.set(jobs)
+    try:
+        yield
+    finally:
+        _left.reset(token)
 
 
 def _head(key: str, body: bytes) -> bytes:

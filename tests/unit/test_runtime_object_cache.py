@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tunegrad.config import cache_dir
 from tunegrad.devices.processes.isolated import fork_server
+from tunegrad.object_cache import writes_left
 from tunegrad.runtime import ObjectCache
 
 
@@ -30,6 +32,18 @@ def files(directory: Path) -> list[Path]:
 def test_what_was_put_comes_back(tmp_path: Path) -> None:
     ObjectCache(tmp_path / "a" / "b").put(key(1), body(1))
     assert ObjectCache(tmp_path / "a" / "b").get(key(1)) == body(1)
+
+
+def test_a_write_is_left_to_a_caller_who_waits(tmp_path: Path) -> None:
+    cache, jobs = ObjectCache(tmp_path), list[Callable[[], None]]()
+    with writes_left(jobs):
+        cache.put(key(1), body(1))
+        assert cache.get(key(1)) is None
+    for job in jobs:
+        job()
+    cache.put(key(2), body(2))
+    assert [cache.get(key(n)) for n in (1, 2)] == [body(1), body(2)]
+    assert len(jobs) == 1
 
 
 def test_an_unknown_key_is_a_miss(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ from tunegrad.ir.graph import Bounds, ConstData, GraphOp, Node, topological
 from tunegrad.ir.kernel import Kernel
 from tunegrad.ir.target import Target
 from tunegrad.lazy import dataclass, sha256
+from tunegrad.object_cache import writes_left
 from tunegrad.runtime import Code, ObjectCache
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ class Compiler:
         left = _Left()
         token = _left.set(left)
         try:
-            with self._turn:
+            with self._turn, writes_left(left):
                 yield left
         finally:
             _left.reset(token)
@@ -468,7 +469,7 @@ class Compiler:
 
     def _put(self, key: str | None, body: bytes) -> None:
         if self._cache is not None and key is not None:
-            self._later(partial(self._cache.put, key, body))
+            self._cache.put(key, body)
 
     def _later(self, job: Callable[[], None], of_plan: bool = False) -> None:
         """Do it, or leave it to the caller who waits; what is ``of_plan`` is not done where a plan

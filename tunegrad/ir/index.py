@@ -22,6 +22,7 @@ dataclasses) because lowering makes thousands of them a second.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from math import gcd
 from typing import Any
 
@@ -413,6 +414,7 @@ class Index:
         return sum(1 + a.num.divisions() for a, _ in self.terms if not isinstance(a, Var))
 
 
+@lru_cache(maxsize=4096)
 def var(name: str, extent: int) -> Index:
     """The variable ``name``, ``0 <= value < extent``, as an Index; 0 when it has one value."""
     return Index(((Var(name, 0, extent - 1), 1),), 0) if extent > 1 else Index((), 0)

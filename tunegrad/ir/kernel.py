@@ -52,7 +52,9 @@ from .expr import (
     loads_in,
     names_of,
     nodes,
+    rebuild,
     rebuilder,
+    substituting,
     tree_size,
 )
 from .index import ALWAYS, Index, Range, Valid, var
@@ -229,6 +231,9 @@ class Kernel:
     _leaves: tuple[tuple[Stage, tuple[Expr, ...]], ...] = field(
         default=(), init=False, repr=False, compare=False
     )
+    _again: dict[int, dict[int, list[Expr]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __hash__(self) -> int:
         return hash((self.params, self.axes, len(self.stages), self.fixed))
@@ -299,6 +304,13 @@ class Kernel:
             )
             object.__setattr__(self, "_leaves", found)  # once: each step of a plan asks
         return self._leaves
+
+    def made_again(self, stage: int) -> dict[int, list[Expr]]:
+        """By later stage, the nodes that compute what reduce ``stage`` folds at its own place."""
+        found = self._again.get(stage)
+        if found is None:  # once: every sample, action and stage that keeps values asks
+            found = self._again[stage] = dict(_made_again(self, stage))
+        return found
 
     @property
     def points(self) -> int:
@@ -442,6 +454,19 @@ class Kernel:
 
     def __str__(self) -> str:
         return _print(self)
+
+
+def _made_again(k: Kernel, stage: int) -> Iterator[tuple[int, list[Expr]]]:
+    made = k.stages[stage]
+    if not isinstance(made, Reduce) or made.rows or not isinstance(made.expr, Apply):
+        return
+    for j, later in enumerate(k.stages[stage + 1 :], stage + 1):
+        own = own_axes(later)
+        if [a.extent for a in own] == [a.extent for a in made.axes]:
+            env = {a.name: b.index for a, b in zip(made.axes, own, strict=True)}
+            wanted = rebuild(made.expr, substituting(env))
+            if same := [x for x in nodes(later.expr) if x == wanted]:
+                yield j, same
 
 
 def overwriting_fault(k: Kernel, out: str, source: str) -> str:

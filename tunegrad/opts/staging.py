@@ -13,16 +13,9 @@ from typing import Literal
 
 from tunegrad.errors import IllegalAction
 from tunegrad.ir.dtypes import DType
-from tunegrad.ir.expr import (
-    Apply,
-    Expr,
-    Load,
-    nodes,
-    rebuild,
-    substituting,
-)
+from tunegrad.ir.expr import Load
 from tunegrad.ir.index import ALWAYS, Index, Range, Valid, as_index, var
-from tunegrad.ir.kernel import Axis, Kernel, Param, Reduce, Store, own_axes
+from tunegrad.ir.kernel import Param, Reduce, Store, own_axes
 from tunegrad.ir.looptree import Loop, LoopKind, LoopTree, Staged, operand
 from tunegrad.lazy import dataclass
 
@@ -488,26 +481,6 @@ def _beside(tree: LoopTree) -> list[Loop]:
     return [*items, *tree.shared_registers]
 
 
-def readers_of(kernel: Kernel, stage: int) -> dict[int, list[Expr]]:
-    """By later stage, the nodes that compute what reduce ``stage`` folds at its own place."""
-    made = kernel.stages[stage]
-    if not isinstance(made, Reduce) or made.rows or not isinstance(made.expr, Apply):
-        return {}
-    found: dict[int, list[Expr]] = {}
-    for j, later in enumerate(kernel.stages):
-        if j > stage and [a.extent for a in own_axes(later)] == [a.extent for a in made.axes]:
-            wanted = _renamed(made.expr, made.axes, own_axes(later))
-            same = [x for x in nodes(later.expr) if x == wanted]
-            if same:
-                found[j] = same
-    return found
-
-
-def _renamed(x: Expr, old: tuple[Axis, ...], new: tuple[Axis, ...]) -> Expr:
-    env = {a.name: b.index for a, b in zip(old, new, strict=True)}
-    return rebuild(x, substituting(env))
-
-
 def kept_of(tree: LoopTree, stage: int) -> Kept:
     """Plan how the values of ``stage`` are kept; IllegalAction names the rule that forbids it."""
     where = f"keep(stage={stage})"
@@ -515,7 +488,7 @@ def kept_of(tree: LoopTree, stage: int) -> Kept:
         tree.kernel.stages[stage], Reduce
     ):
         raise IllegalAction(f"{where}: kernel {tree.kernel.name} has no reduction at that place")
-    readers = readers_of(tree.kernel, stage)
+    readers = tree.kernel.made_again(stage)
     if not readers:
         raise IllegalAction(
             f"{where}: no later stage of kernel {tree.kernel.name} computes its values again"

@@ -182,7 +182,7 @@ def _check_table(text: str, buffers: int) -> None:
         body = part.partition("\n}\n")[0]
         found = _LOADED.findall(body)
         names = [name for name, _, _ in found if name]
-        uses = Counter(re.findall(r"%[\w.]+", body))
+        uses = Counter(re.findall(rf"(?:{'|'.join(map(re.escape, names))})(?![\w.])", body))
         if any(int(place or 0) >= buffers for _, place, _ in found):
             _refuse(f"a place beyond a table of {buffers} buffers")
         if any(uses[name] != 2 for name in names) or body.count("ptr, ptr %buffers") != len(found):

@@ -401,7 +401,8 @@ class Runner:
     def _bind(self) -> None:
         engine, alive = self._engine, lifetimes(self.schedule)
         arena = plan_memory(tuple(alive.values()), engine.align)
-        self._arena, self._nowhere = engine.allocate(arena.nbytes), engine.allocate(0)
+        self._arena = engine.allocate(arena.nbytes)
+        self._nowhere = engine.allocate(0) if arena.nbytes else self._arena
         self._scratch = tuple(
             engine.allocate(n) for n in _most(c.scratch_bytes for c in self._codes)
         )

@@ -90,17 +90,21 @@ def compile_llvm(
     return image
 
 
-_CONSTANT = re.compile(
-    r"(  %\S+ = (?:(?:(?:mul|add|sub|[us]div|[us]rem)(?: n[su]w)*|icmp \w+) i64 (?:\S+ )?"
+_CONSTANT = (
+    r"\n(  %\S+ = (?:(?:(?:mul|add|sub|[us]div|[us]rem)(?: n[su]w)*|icmp \w+) i64 (?:\S+ )?"
     r"|getelementptr (?!ptr)\w+, ptr \S+ i64 |call i64 @llvm\.[su]m\w\w\.i64\(i64 \S+ i64 "
-    r"|fdiv (float|double) \S+ ))(-?\d\d+|-?[2-9]|0x\w{16})(\)?|, %\S+)"
+    r"|fdiv (float|double) \S+ ))(-?\d\d+|-?[2-9]|0x\w{16})(\)?|, %\S+)(?=\n)"
 )
 """A line with a constant: what is before it, the type of a float, it, and what is behind. Not 0 and
 1 as an i64, which are no extents.
 """
 
-_MASK = re.compile(r"<(8|16|32|64) x i1> <(i1 (?:tru|fals)e(?:, i1 (?:tru|fals)e)+)>")
-"""A constant mask of lanes, as the end of a row in vectors has: its number of lanes, its bits."""
+_MASK = r"\n(.*?)<(8|16|32|64) x i1> <(i1 (?:tru|fals)e(?:, i1 (?:tru|fals)e)+)>(.*)(?=\n)"
+"""A line with a constant mask of lanes, as the end of a row in vectors has: what is before it, its
+number of lanes, its bits, and what is behind.
+"""
+
+_APART = {masks: re.compile(_CONSTANT + f"|{_MASK}" * masks) for masks in (False, True)}
 
 _MARK = bytes.fromhex("7b1d5f3ac0e24689a95c07de31f4b862")
 """What stands before the constants of an object."""
@@ -116,26 +120,26 @@ def compile_quick(text: str, target: Target, killable: bool = False) -> bytes:
     Masks of lanes are such constants, too: bits of an integer. Code generation does not look at
     them; they are put into its object. Raises as ``compile_llvm``.
     """
-    at = text.index("\n}\n", text.index("\n}\n") + 1)  # of the body, and of what calls it
-    lines: list[str] = []
+    at = text.index("\n}\n", text.index("\n}\n") + 1) + 1  # of the body, and of what calls it
     held = bytearray(_MARK)
-    for line in text[:at].split("\n"):
-        found = _CONSTANT.fullmatch(line)
-        mask = None if found or " x i1> <i1 " not in line else _MASK.search(line)
+
+    def apart(line: re.Match[str]) -> str:
         name, place = f"%apart{len(held)}", f"ptr getelementptr (i8, ptr @apart, i64 {len(held)})"
-        if found is not None:
-            before, kind, constant, behind = found.groups()
-            lines.append(f"  {name} = load {kind or 'i64'}, {place}")
-            line = f"{before}{name}{behind}"
-            held += _bytes_of(kind, constant)
-        elif mask is not None:
-            lanes, bits = int(mask[1]), mask[2].split(", ")
-            lines.append(f"  {name}.bits = load i{lanes}, {place}")
-            lines.append(f"  {name} = bitcast i{lanes} {name}.bits to <{lanes} x i1>")
-            line = f"{line[: mask.start()]}<{lanes} x i1> {name}{line[mask.end() :]}"
-            held += sum((bit == "i1 true") << i for i, bit in enumerate(bits)).to_bytes(8, "little")
-        lines.append(line)
-    head, tail = _quick("\n".join(lines) + text[at:], len(held), target, killable)
+        before, kind, constant, behind, *mask = line.groups()
+        if constant is not None:
+            held.extend(_bytes_of(kind, constant))
+            return f"\n  {name} = load {kind or 'i64'}, {place}\n{before}{name}{behind}"
+        before, lanes, bits, behind = mask
+        number = sum((bit == "i1 true") << i for i, bit in enumerate(bits.split(", ")))
+        held.extend(number.to_bytes(8, "little"))
+        return (
+            f"\n  {name}.bits = load i{lanes}, {place}"
+            f"\n  {name} = bitcast i{lanes} {name}.bits to <{lanes} x i1>"
+            f"\n{before}<{lanes} x i1> {name}{behind}"
+        )
+
+    form = _APART[" x i1> <i1 " in text].sub(apart, text[:at])
+    head, tail = _quick(form + text[at:], len(held), target, killable)
     return head + held + tail
 
 

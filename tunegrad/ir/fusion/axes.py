@@ -473,7 +473,9 @@ def normalized(
         reduce axes           in the order in which the stage's loads mention them
         parameters            outputs, then by first use
     """
-    k = replace(k, params=tuple(replace(p, layout=layouts.get(p.name, p.layout)) for p in k.params))
+    if layouts:
+        placed = (replace(p, layout=layouts.get(p.name, p.layout)) for p in k.params)
+        k = replace(k, params=tuple(placed))
     k, starts = viewed(_in_storage_order(k), view_bytes)
     k = _ordered(merge_axes(k))
     return k.canonical(), tuple((p.name, starts.get(p.name, 0)) for p in k.params)
@@ -494,6 +496,9 @@ def _in_storage_order(k: Kernel) -> Kernel:
         if p.layout.size != prod(p.shape):  # no index is where the padding is
             params.append(p)
             continue
+        if p.layout.is_row_major and 1 not in p.shape:
+            params.append(p)
+            continue
         parts = digits[p.name] = tuple(part for part in p.layout.parts if part.extent != 1)
         params.append(Param.dense(p.name, p.dtype, tuple(part.extent for part in parts), p.role))
 
@@ -501,6 +506,8 @@ def _in_storage_order(k: Kernel) -> Kernel:
         parts = digits.get(param)
         return index if parts is None else tuple(old[param].layout.digit(index, p) for p in parts)
 
+    if not digits:
+        return k
     apart = any(p.step > 1 for parts in digits.values() for p in parts)
     k = replace(rewritten(k, {}, {}, access), params=tuple(params))
     return split_axes(k) if apart else k

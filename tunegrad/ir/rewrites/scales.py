@@ -108,6 +108,8 @@ def _joined(n: Node, known: dict[Node, bool]) -> Node | None:
     """
     if n.op is not GraphOp.MAP or n.arg is not Op.DIV or n.dtype != F32:
         return None
+    if chain(n.srcs[0])[0].arg not in (Op.MUL, Op.ADD):
+        return None
     by = _number(n.srcs[1], known)
     if by is None or not 1 / _MOST < by < _MOST or is_known(n.srcs[0], known):
         return None

@@ -26,10 +26,11 @@ def rewritten(
     is None the node stays. A graph that it changes nowhere keeps its nodes.
     """
     new: dict[Node, Node] = {}
+    changed = False
     for n in topological(outputs):
-        srcs = tuple(map(new.__getitem__, n.srcs))
-        made = g.with_sources(n, srcs)
-        new[n] = rule(made) or made
+        made = g.with_sources(n, tuple(map(new.__getitem__, n.srcs))) if changed else n
+        new[n] = made = rule(made) or made
+        changed = changed or made is not n
     return stepped(outputs, new, steps)
 
 

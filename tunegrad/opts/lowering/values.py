@@ -265,7 +265,7 @@ class Values:
             )
             if made == stage:
                 self.kept_here = (*where, kept.dtype)
-            for node in staging.readers_of(tree.kernel, made).get(stage, ()):
+            for node in tree.kernel.made_again(made).get(stage, ()):
                 self.kept[id(node)] = (*where, kept.dtype)
 
     def _has(self, kept: staging.Kept, stage: int) -> bool:

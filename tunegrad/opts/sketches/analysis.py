@@ -18,7 +18,7 @@ from tunegrad.lazy import dataclass
 
 from ..actions import Action, Keep, Prefetch, Stream, Thread, Tile, Upcast, Vectorize
 from ..decisions import Recorder
-from ..staging import most_packed, readers_of
+from ..staging import most_packed
 
 T = TypeVar("T")
 
@@ -382,7 +382,7 @@ def keep_hints(
     actions: list[Action] = []
     for i, stage in enumerate(kernel.stages):
         nbytes = rows * prod(a.extent for a in own_axes(stage)) * stage.expr.dtype.itemsize
-        again = nbytes <= target.l2_bytes // part and bool(readers_of(kernel, i))
+        again = nbytes <= target.l2_bytes // part and bool(kernel.made_again(i))
         if again and ask.pick(f"keep{i}", [False, True], int(costly(stage.expr))):
             actions.append(Keep(i))
     return actions
