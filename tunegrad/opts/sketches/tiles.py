@@ -1090,9 +1090,9 @@ def _shares_lanes(o: Operands, blocked: bool) -> bool:
     """True if each thread should keep half of a product's operand of the lanes in its own second
     cache, which does not hold much more, and packs that half alone; all threads read the rows.
 
-    ``blocked``: the cache holds the block of a reduction of either half, so that the smaller
-    operand is the one that all threads read. X^T G of 1024 x 1024 and 1024 x 256 numbers took 1.17
-    of the time of the other way.
+    ``blocked``: the smaller operand is the one that all threads read, since the cache holds the
+    block of a reduction, or a panel, of either half. X^T G of 1024 x 1024 and 1024 x 256 numbers
+    took 1.17 of the time of the other way.
     """
     of_lanes, of_rows = (
         max((x.nbytes for x in o.found if x.role == "in" and x.depends(a.name)), default=0)
@@ -1278,15 +1278,17 @@ def _pays(o: Operands, x: Access, tile: tuple[int, int]) -> bool:
 
 
 def _overflows(o: Operands, x: Access) -> bool:
-    """True of an operand of the lanes, lines of one step apart from the next one's, that takes more
-    than half of the second cache: where its pages fall decides whether that holds what each tile
+    """True of an operand of the lanes, lines of one step apart from the next one's, that takes half
+    of the second cache: where its pages fall decides whether that holds what each tile
     of rows reads again. Time without a copy over time with each thread's own, 128 rows, two
     threads: 784 steps of 2 KiB 1.4 and 1.7, 1024 of 2 KiB 1.97, 512 of 4 KiB 1.71, 640 of 2.5 KiB
     0.84 and 1.69, 700 of 2.4 KiB 0.95; with one copy for all threads 1.29, 1.75 and 1.61 of the
-    first three; 512 steps of 2 KiB, which are half of it, 0.93 to 1.06 (Emerald Rapids).
+    first three; 512 steps of 2 KiB, half of it, 0.93 to 1.06 alone and 1.14 in a step of training
+    (Emerald Rapids).
     """
     far = x.stride(o.lane.name) == 1 and _step_bytes(o, x) > _LINE
-    return x.role != "const" and far and 2 * x.nbytes > o.target.l2_bytes
+    nbytes = o.steps * o.lane.extent * o.kernel.param(x.param).dtype.itemsize
+    return x.role != "const" and far and 2 * nbytes >= o.target.l2_bytes
 
 
 def _panel_places(o: Operands, x: Access, nest: Nest, tile: tuple[int, int]) -> list[str]:
@@ -1307,12 +1309,12 @@ def _panel_places(o: Operands, x: Access, nest: Nest, tile: tuple[int, int]) -> 
 def _has_own_panels(o: Operands, blocked: bool) -> bool:
     """True if each thread copies panels of the lanes' operand for itself, one at a time. Turned
     once for all threads, 512 x 784 numbers for 128 rows took 1.12 of the time, 256 x 1024 for 1024
-    rows 1.06.
+    rows 1.06. What need not be turned is copied for all where each panel would meet more rows than
+    it has bytes: 1024 x 512 for 1024 rows took 0.81 of the time so.
     """
-    single = not blocked and o.target.fmas_per_cycle > 1 and len(o.reduces) == 1
-    return _shares_lanes(o, blocked) and any(
-        _turned(o, x) or (single and x.depends(o.lane.name) and _overflows(o, x)) for x in o.found
-    )
+    turned = any(_turned(o, x) for x in o.found)
+    over = not blocked and any(x.depends(o.lane.name) and _overflows(o, x) for x in o.found)
+    return (turned and _shares_lanes(o, blocked)) or (over and _shares_lanes(o, blocked=True))
 
 
 def _turned(o: Operands, x: Access) -> bool:
