@@ -31,7 +31,7 @@ from ..kernel import Kernel, Param, Store
 from ..layout import Layout
 from ..rewrites.ranges import interval
 from . import graphs, kernels
-from .numbers import Number, Numbers, P, deep, sum_of_products, symmetric
+from .numbers import Number, Numbers, P, deep, spread, sum_of_products, symmetric
 
 _MOST, _LEAST, _POINTS = 128, 2, 3
 """Samples, at most and at least; points of a variant's last kernel."""
@@ -397,9 +397,7 @@ class _Comparison:
         return np.ones(len(self.numbers.scale), np.bool_)
 
     def _offsets(self) -> Array:
-        return np.broadcast_to(
-            kernels.memory_of(self.at, self.buffer.layout, 1), self.numbers.scale.shape
-        )
+        return spread(kernels.memory_of(self.at, self.buffer.layout, 1), self.numbers.scale.shape)
 
     def _wanted(self, numbers: Numbers, at: graphs.At) -> Array:
         held = partial(self._held, numbers)
@@ -409,7 +407,7 @@ class _Comparison:
     def _kept(self, numbers: Numbers, found: Number) -> Array:
         """The numbers of a result that memory keeps, in the buffer's type."""
         kept = numbers.cast(found, self.dtype, self.group.node.dtype)
-        return np.broadcast_to(numbers.array(kept, self.dtype, 1), numbers.scale.shape)
+        return spread(numbers.array(kept, self.dtype, 1), numbers.scale.shape)
 
     def _compare(
         self, s: Store, numbers: Numbers, env: dict[str, Array], wanted: Array, chosen: Array
