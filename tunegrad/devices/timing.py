@@ -1,6 +1,6 @@
 """Timing by samples: adaptive repeats and order-statistic intervals.
 
-    beside B:  B C  C B  B C  every sample of a candidate C stands next to one of B of the same turn
+    beside B:  C B  B C  C B  every sample of a candidate C stands next to one of B of the same turn
     alone:       C  C      C
 
 Samplers are functions from inner repeats to seconds, so all of this is tested with no clock.
@@ -103,7 +103,8 @@ def relative_interval(samples: Sequence[float], statistic: str = "median") -> fl
 
 @dataclass(slots=True)
 class _Turns:
-    """Takes turns of a candidate and of what is beside it.
+    """Takes turns of a candidate and of what is beside it, of which most candidates have two: so
+    that it runs last in the second one, it runs first in the first one.
 
     Mutable: it keeps them, and how often each is repeated.
     """
@@ -113,7 +114,7 @@ class _Turns:
     alone: bool
     pairs: Pairs
     inner: list[int] = field(default_factory=lambda: [1, 1])
-    after: bool = False
+    after: bool = True
 
     def take(self, count: int) -> None:
         """So many more turns, in alternating order: disturbances may keep step with turns."""
@@ -168,7 +169,8 @@ def sample_pairs(
     that stood for 0.6 agreed within 1 %, and all that was met beside that best scaled by a quarter.
     """
     sampler, standing_s = (None, 0.0) if beside is None else beside
-    turns = _Turns(candidate, sampler, alone, Pairs(standing_s=standing_s))
+    even = once_s <= _CLEARLY * losing_s  # else it may be left at one turn
+    turns = _Turns(candidate, sampler, alone, Pairs(standing_s=standing_s), after=even)
     _sample(turns, policy, best_s, losing_s, clock, once_s)
     return turns.end()
 

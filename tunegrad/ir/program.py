@@ -503,15 +503,8 @@ def is_grouped(program: Program) -> bool:
 
 def size(body: tuple[Instr, ...]) -> int:
     """Number of instructions that ``walk`` finds."""
-    total = len(body)
-    for i in body:
-        if isinstance(i, For):
-            total += size(i.body)
-        elif isinstance(i, If):
-            total += size(i.body) + size(i.orelse)
-        elif isinstance(i, Pipeline):
-            total += size(i.copies) + size(i.body)
-    return total
+    held = (getattr(i, name) for i in body for name in _BLOCKS.get(type(i), ()))
+    return len(body) + sum(map(size, held))
 
 
 def body_lines(body: tuple[Instr, ...], pad: str) -> Iterator[str]:
