@@ -5,7 +5,7 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from tunegrad.db import Evidence, Store, open_store
 from tunegrad.devices import Candidate, CompiledCandidate, DeviceMeasurer
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import host_target
-from tunegrad.errors import CandidateFailure, CandidateTimeout
+from tunegrad.errors import CandidateFailure, CandidateTimeout, WrongResult
 from tunegrad.events import Event, Warned, WinnerPromoted
 from tunegrad.opts import SPACE_VERSION, Space
 from tunegrad.trial import Measurement, Policy, Status, Trial
@@ -189,6 +189,18 @@ def test_a_sound_model_costs_nobody_anything(world: World) -> None:
     world.win(1, evil=False)
     sound = made_sound(world.work, world.models, world.void)
     assert (sound.voided, sound.mismatch, world.told) == ((), "", [])
+
+
+@pytest.mark.parametrize("failure", [CandidateTimeout("over 10 s"), WrongResult("17 elements")])
+def test_a_model_that_is_late_by_its_defaults_is_unmeasured_and_not_wrong(
+    world: World, monkeypatch: pytest.MonkeyPatch, failure: CandidateFailure
+) -> None:
+    def check(models: object) -> None:
+        raise failure
+
+    monkeypatch.setattr(world.models.bench, "check", check)
+    with pytest.raises(CandidateTimeout) if "over" in str(failure) else nullcontext():
+        assert "17 elements" in made_sound(world.work, world.models, world.void).mismatch
 
 
 def test_a_winner_that_was_there_before_holds_the_title_again(world: World) -> None:

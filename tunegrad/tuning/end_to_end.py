@@ -8,7 +8,13 @@ from math import inf
 from statistics import median
 
 from tunegrad.db import Evidence, Store
-from tunegrad.errors import CandidateFailure, CompileFailure, InternalError, WrongResult
+from tunegrad.errors import (
+    CandidateFailure,
+    CandidateTimeout,
+    CompileFailure,
+    InternalError,
+    WrongResult,
+)
 from tunegrad.events import Event, Warned, WinnerPromoted
 from tunegrad.paired import Interval, gain_interval, paired_gain
 from tunegrad.planning import deviation_of_graph
@@ -46,7 +52,8 @@ def made_sound(work: Workload, models: Models, void: Void) -> Soundness:
     """Withdraw winners until the model computes what its graph says; ``void`` withdraws one, by
     kernel key.
 
-    Raises CandidateFailure where a kernel has no schedule that compiles.
+    Raises CandidateFailure where a kernel has no schedule that compiles, and where the default
+    schedules take too long, too: that is no wrong output.
 
         tuned model, fresh process, both input sets  -->  outputs as an independent evaluation
                  |                                        has them: sound
@@ -73,6 +80,8 @@ def made_sound(work: Workload, models: Models, void: Void) -> Soundness:
             if (names[s[0]], s[1]) not in {v[:2] for v in voided}
         ]
         if not suspects or _failure(work, models, {}) is not None:
+            if isinstance(failure, CandidateTimeout):
+                raise failure
             return Soundness("", tuple(voided), f"with default schedules: {wrong}")
         found = culprit(suspects, lambda few: _failure(work, models, dict(few)))
         for (key, actions), why in [found] if found else [(s, failure) for s in suspects]:
