@@ -421,6 +421,26 @@ def test_little_work_is_done_by_the_caller_alone(monkeypatch: pytest.MonkeyPatch
         (tg.Tensor(_B) @ tg.Tensor(_A[:2])).numpy()
 
 
+@pytest.mark.parametrize("inner", [24, 97, 160, 162, 320])
+def test_first_code_of_a_little_product_is_its_loops_where_sums_are_not_cut(
+    inner: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tiles of a sum whose terms are added one after the other change no bit."""
+    rolled, texts, rng = realizing._rolled, list[str](), np.random.default_rng(inner)
+    monkeypatch.setattr(realizing, "_rolled", lambda *a: (texts.append(rolled(*a)), texts[-1])[1])
+    x, y = (
+        rng.standard_normal(s, np.float32) * rng.lognormal(size=s).astype(np.float32)
+        for s in ((21, inner), (inner, 23))
+    )
+    first, *others = (
+        ((tg.Tensor(x) @ tg.Tensor(y)).numpy(), realizing.LATER.wait())[0] for _ in range(3)
+    )
+    for other in others:
+        np.testing.assert_array_equal(other, first)
+    np.testing.assert_allclose(first, x.astype(np.float64) @ y, rtol=1e-3, atol=1e-3)
+    assert inner > 160 or texts == [""]
+
+
 def test_what_is_done_later_is_done_in_order_whatever_fails() -> None:
     later, done = realizing.Later(), list[int]()
     later.do(lambda: done.append(1))

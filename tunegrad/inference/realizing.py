@@ -39,7 +39,7 @@ from tunegrad.runtime import Runner
 if TYPE_CHECKING:
     from tunegrad.devices import Device, Engine
     from tunegrad.frontend import Known
-    from tunegrad.ir.kernel import Axis, Kernel
+    from tunegrad.ir.kernel import Kernel, Reduce
     from tunegrad.opts import Action
 
 Array = NDArray[Any]
@@ -67,6 +67,7 @@ that do nothing to another axis than theirs. In turns on two quiet cores of a Ze
 to 2.5 ms of the first call of a product (7 ms) or a convolution (13) of up to 750,000, and nothing
 of a product of a million.
 """
+_DIGITS = "0123456789"
 _FEW_TERMS = 16
 """Terms of the smallest block in which lowering adds up a long sum (``opts.lowering.reductions``):
 blocks begin where they do in loops.
@@ -314,27 +315,52 @@ def _rolled(kernel: Kernel, default: Callable[[], str], device: Device) -> str:
     kernel whose sums it leaves as they are, else rows and columns in loops in place of registers,
     where that is legal. A little kernel without sums is not asked for its default.
     """
-    from tunegrad.opts import Schedule, Upcast
+    from tunegrad.opts import Schedule, Upcast, chained_terms
 
     if kernel.fixed:
         return default()
     little = _work_of(kernel) <= _SCALAR_WORK
     schedule = default() if kernel.reduces or not little else ""
     actions = Schedule.parse(schedule).actions
-    sums = tuple(a.name for r in kernel.reduces for a in r.folds)
+    sums: dict[str, tuple[int, ...]] = {
+        a.name: (a.extent,) for r in kernel.reduces for a in r.folds
+    }
+    """By axis the extents of its loops, of those actions that were looked at."""
     unrolled = {getattr(x, "axis") for x in actions if x.name == "unroll"}  # noqa: B009
 
     def leaves(x: Action) -> bool:
-        """True where an action leaves sums as they are: innermost, and in one piece."""
+        """True where an action leaves sums as they are: innermost, each term after the other."""
         if x.name == "unroll" and is_of_sum(x):
-            return all(_in_order(r.folds, unrolled) for r in kernel.reduces)
+            return all(_in_order(loops(r), unrolled) for r in kernel.reduces)
         if x.name == "reorder":
             order: tuple[str, ...] = getattr(x, "order")  # noqa: B009
-            return order[len(order) - len(sums) :] == sums
+            inside = tuple(name for r in kernel.reduces for name, _ in loops(r))
+            return order[len(order) - len(inside) :] == inside
+        if x.name == "tile" and is_of_sum(x):
+            return splits(*(getattr(x, name) for name in ("axis", "size")))
         return x.name in _OF_AN_AXIS and not is_of_sum(x)
 
+    def splits(loop: str, size: int) -> bool:
+        """True where loops of a tile count to their extents, and no sum is cut into blocks."""
+        axis = loop.rstrip(_DIGITS)
+        place = int(loop[len(axis) :] or 0)
+        extents = sums[axis]
+        sums[axis] = (*extents[:place], extents[place] // size, size, *extents[place + 1 :])
+        terms = (
+            (prod(a.extent for a in r.folds), chained_terms(kernel, r)) for r in kernel.reduces
+        )
+        return extents[place] % size == 0 and all(most is None or n <= most for n, most in terms)
+
+    def loops(r: Reduce) -> list[tuple[str, int]]:
+        """The loops of a sum and their extents, outermost first, as they are numbered."""
+        return [
+            (f"{a.name}{i}" if len(sums[a.name]) > 1 else a.name, extent)
+            for a in r.folds
+            for i, extent in enumerate(sums[a.name])
+        ]
+
     def is_of_sum(x: Action) -> bool:
-        return str(getattr(x, "axis", "")).rstrip("0123456789") in sums
+        return str(getattr(x, "axis", "")).rstrip(_DIGITS) in sums
 
     if little and all(map(leaves, actions)):
         made = Schedule(())
@@ -346,10 +372,10 @@ def _rolled(kernel: Kernel, default: Callable[[], str], device: Device) -> str:
     return default()
 
 
-def _in_order(folds: Sequence[Axis], unrolled: Collection[str]) -> bool:
-    """True if a sum whose innermost axes are unrolled, few terms, is added up as in loops."""
-    last = [a.name in unrolled for a in folds]
-    terms = prod(a.extent for a in folds if a.name in unrolled)
+def _in_order(loops: Sequence[tuple[str, int]], unrolled: Collection[str]) -> bool:
+    """True if a sum whose innermost loops are unrolled, few terms, is added up as in loops."""
+    last = [name in unrolled for name, _ in loops]
+    terms = prod(extent for name, extent in loops if name in unrolled)
     return last == sorted(last) and terms <= _FEW_TERMS
 
 

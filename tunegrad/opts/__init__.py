@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         Action, ActionObserver, Upcast, action_names, apply_actions, parse_actions, print_actions,
     )  # fmt: skip
     from .decisions import Chooser, DefaultChooser, SpaceDecision, TraceChooser
-    from .lowering.reductions import longest_chain
+    from .lowering.reductions import chained_terms, longest_chain
     from .observers import Trace, TraceStep, dump_to_folder, form_text
     from .passes import (
         LIMIT, LOOPS, LOWER, MAX_INSTRUCTIONS, RACES, RENDER, SCHEDULE, SPACE_VERSION, Context,

@@ -132,14 +132,22 @@ def has_wide_partials(tree: LoopTree, stage: int) -> bool:
 def _block(tree: LoopTree, stage: int) -> int | None:
     """Terms of a block of a reduce stage's sum; None where it is exact, or a short contraction."""
     s = tree.kernel.stages[stage]
-    if not isinstance(s, Reduce) or s.op is not Op.ADD or s.dtype != F32:
-        return None
-    if not _read_again(tree.kernel, s):
-        return BLOCK
+    block = chained_terms(tree.kernel, s) if isinstance(s, Reduce) else None
+    if block is None or block == BLOCK:
+        return block
     terms = prod(x.extent for x in _chain(tree, stage))
     if tree.target.has_work_items or tree.matrix is not None:
         return PANEL if terms * prod(x.extent for x in tree.partial) > LONG_DOT else None
     return PANEL if tree.partial and terms <= PANEL else DOT_BLOCK
+
+
+def chained_terms(kernel: Kernel, s: Reduce) -> int | None:
+    """Terms of a reduction that one accumulator of a thread takes in turn, uncut, in whichever
+    loops they are; None: all.
+    """
+    if s.op is not Op.ADD or s.dtype != F32:
+        return None
+    return DOT_BLOCK if _read_again(kernel, s) else BLOCK
 
 
 def _wide(terms: int, size: int, few: int) -> DType:
