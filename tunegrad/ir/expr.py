@@ -96,16 +96,9 @@ class Op(StrEnum):
     DOT2I_ADD = "dot2i_add"
     TF32 = "tf32"
 
-    @property
-    def arity(self) -> int:
-        return _ARITY.get(self, 2)
+    arity: int
+    compares: bool
 
-    @property
-    def compares(self) -> bool:
-        return self in _COMPARISONS
-
-
-_COMPARISONS = frozenset((Op.LT, Op.EQ, Op.NE))
 
 _ARITY = {
     **dict.fromkeys(
@@ -117,6 +110,9 @@ _ARITY = {
     Op.QUAD: 4,
 }  # fmt: skip
 """Of operations that do not have two arguments."""
+
+for _op in Op:  # once: each node of a graph asks
+    _op.arity, _op.compares = _ARITY.get(_op, 2), _op in (Op.LT, Op.EQ, Op.NE)
 
 FUNCTIONS = frozenset(
     (

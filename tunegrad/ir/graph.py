@@ -212,7 +212,7 @@ _MOST_DIMENSIONS = 64
 class Node:
     """One interned operation: ``op``, sources, argument, and inferred ``shape`` and ``dtype``."""
 
-    __slots__ = ("__weakref__", "_hash", "arg", "dtype", "op", "shape", "srcs")
+    __slots__ = ("__weakref__", "arg", "dtype", "op", "shape", "srcs")
 
     op: GraphOp
     srcs: tuple[Node, ...]
@@ -223,7 +223,7 @@ class Node:
     def __new__(
         cls, op: GraphOp, srcs: tuple[Node, ...], arg: Arg, shape: tuple[int, ...], dtype: DType
     ) -> Node:
-        key = (op, tuple(map(id, srcs)), arg, shape, dtype.name)
+        key = (op, srcs, arg, shape, dtype.name)
         known = _INTERNED.get(key)
         found = known() if known is not None else None
         if found is not None:
