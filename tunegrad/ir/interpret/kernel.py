@@ -27,7 +27,7 @@ from tunegrad.errors import InternalError
 from ..dtypes import F64, DType
 from ..expr import Apply, Cast, Const, Expr, IndexValue, Inside, Load, Op, Value, leaves, names_of
 from ..index import Index, Valid
-from ..kernel import Axis, Kernel, Reduce, Stage, Store, identity, memoized
+from ..kernel import Axis, Kernel, Reduce, Stage, Store, identity
 from .numeric import FOLDS, Array, bytes_of, compute, convert, halves_of, to_compute, to_memory
 
 # ---- contraction
@@ -415,12 +415,6 @@ def own_points(axes: tuple[Axis, ...], first: int, extent: int) -> Points:
     return Points(_unravel(np.arange(first, first + extent, dtype=np.int64), axes), (extent,))
 
 
-@memoized(64)
-def _offsets(_: Kernel) -> dict[tuple[str, tuple[Index, ...]], Index]:
-    """Places in memory that a kernel's runs have worked out so far: they are the same for all."""
-    return {}
-
-
 class Run:
     """One kernel on one set of arrays."""
 
@@ -428,7 +422,7 @@ class Run:
         self.kernel, self.as_float64 = k, as_float64
         self.params = {p.name: p for p in k.params}
         self.memory: dict[str, Array] = {}
-        self.offsets = _offsets(k)
+        self.offsets: dict[tuple[str, tuple[Index, ...]], Index] = {}
         self.points = Points({}, ())
         """The points at which expressions are evaluated now."""
         self.own = 0
@@ -516,7 +510,7 @@ class Run:
         p = self.params[s.param]
         self._go_to(points, own_points(s.axes, 0, _extent(s.axes)))
         shape, env = self.points.shape, self.env
-        offsets = np.broadcast_to(_at(self._offset(s.param, s.index), env), shape)
+        offsets = np.broadcast_to(_at(p.layout.offset(s.index), env), shape)
         x = np.broadcast_to(self._eval(s.expr, values, memo), shape)
         if not (self.as_float64 and p.dtype.is_float):
             x = to_memory(x, p.dtype)
@@ -575,15 +569,11 @@ class Run:
         ]
         return np.asarray(row[(*grid, *at)])
 
-    def _offset(self, param: str, index: tuple[Index, ...]) -> Index:
-        """The place of an element in its parameter's memory."""
-        offset = self.offsets.get((param, index))
-        if offset is None:
-            offset = self.offsets[param, index] = self.params[param].layout.offset(index)
-        return offset
-
     def _load(self, x: Load) -> Array:
-        offset, env = self._offset(x.param, x.index), self.env
+        key, env = (x.param, x.index), self.env
+        offset = self.offsets.get(key)
+        if offset is None:
+            offset = self.offsets[key] = self.params[x.param].layout.offset(x.index)
         memory, dtype = self.memory[x.param], self.params[x.param].dtype
         view = (
             None
