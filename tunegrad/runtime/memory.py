@@ -206,15 +206,12 @@ class Constants:
 
     def __init__(self, engine: Engine, untouched: bool = False) -> None:
         self._engine, self._touched = engine, not untouched
+        self.nbytes = 0
+        """Bytes of all memory, and of arrays that are used where they lie."""
         self._known: dict[object, Any] = {}
         self._allocated: list[Memory] = []
         self._slab: Any = None
         self._used = 0
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all memory; arrays that are used where they lie are not counted."""
-        return sum(memory.nbytes for memory in self._known.values())
 
     def damage(self) -> str:
         """Describe a write outside of the constants' memory; '' where there was none."""
@@ -245,7 +242,7 @@ class Constants:
         if lent is None:
             self._keep(key, values)
         else:
-            self._known[key] = lent
+            self._hold(key, lent)
 
     def _key(self, buffer: Buffer, pack: Pack | None = None) -> tuple[object, ...]:
         assert buffer.data is not None, buffer
@@ -255,6 +252,10 @@ class Constants:
     def _keep(self, key: object, values: Array) -> Any:
         memory = self._take(values.nbytes)
         self._engine.write(memory, values)
+        return self._hold(key, memory)
+
+    def _hold(self, key: object, memory: Any) -> Any:
+        self.nbytes += 0 if key in self._known else int(memory.nbytes)
         self._known[key] = memory
         return memory
 
