@@ -20,6 +20,7 @@ import pytest
 from local_bench import LocalBench
 
 from tunegrad.devices import examine, host_device
+from tunegrad.devices import measurer as measuring
 from tunegrad.devices.bench import Bench
 from tunegrad.devices.cpu.engine import CpuEngine
 from tunegrad.devices.examine import Unprepared
@@ -302,6 +303,17 @@ def test_two_hundred_candidates_do_not_grow_the_process():
         for _ in range(200):
             assert local.measure(candidate, one, policy, 1.0).status is Status.OK
         assert resident() - before < 8 << 20
+
+
+@pytest.mark.parametrize(
+    ("asked", "machine", "kept"), [(1 << 20, 24 << 30, 1 << 20), (4 << 30, 8 << 30, 1 << 30)]
+)
+def test_what_is_kept_of_kernels_is_a_share_of_the_machines_memory(
+    monkeypatch, asked, machine, kept
+):
+    monkeypatch.setattr(measuring, "machine_bytes", lambda: machine)
+    with DeviceMeasurer(host_device(1), HOOKS, Limits(cache_bytes=asked)) as measurer:
+        assert measurer.limits == Limits(cache_bytes=kept)
 
 
 def test_machine_limits_come_from_the_worker_and_are_kept():

@@ -12,7 +12,6 @@ from tunegrad.compiling.candidate import inputs, kinds, lower, reference
 from tunegrad.devices import Candidate
 from tunegrad.devices.cpu.device import CpuDevice
 from tunegrad.devices.host.facts import host_target
-from tunegrad.devices.job import Limits
 from tunegrad.devices.verifying.dataset import make_dataset
 from tunegrad.devices.verifying.inputs import KINDS, _raising
 from tunegrad.devices.verifying.tolerance import compare
@@ -73,9 +72,7 @@ def test_plain_kernels_have_an_exact_and_a_special_set(make: Make) -> None:
     payload = payload_of(make)
     assert kinds(payload)[:2] == ("exact", "special")
     assert "ordinary" not in kinds(payload)
-    made = make_dataset(
-        Candidate(payload.kernel.key, payload), lower(payload).io, HOOKS, Limits(), 0, None
-    )
+    made = make_dataset(Candidate(payload.kernel.key, payload), lower(payload).io, HOOKS, 0, None)
     first = made.sets[0]
     assert [r.roundings for r in first.references.values()] == [0]
 

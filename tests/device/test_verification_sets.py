@@ -273,7 +273,7 @@ def test_constants_are_those_of_every_set():
 def test_heavy_kernels_have_every_set():
     k = kernel_of(x(1, 256, 14, 14).conv2d(Tensor.input("w", (256, 256, 3, 3), "f32"), padding=1))
     payload = payload_of(k)
-    made = make_dataset(Candidate(k.key, payload), lower(payload).io, HOOKS, Limits(), 0, None)
+    made = make_dataset(Candidate(k.key, payload), lower(payload).io, HOOKS, 0, None)
     *whole, changed = made.sets
     assert len(whole) == len(KINDS) == 3
     assert [r.roundings for s in whole for r in s.references.values()] == [None, 0, None]
@@ -284,9 +284,7 @@ def test_heavy_kernels_have_every_set():
 def test_a_changed_set_is_the_first_one_at_both_ends_and_another_between() -> None:
     k = kernel_of(x(7, 300) @ Tensor.input("w", (300, 5), "f32"))
     payload = payload_of(k)
-    make = partial(
-        make_dataset, Candidate(k.key, payload), lower(payload).io, HOOKS, Limits(), 0, None
-    )
+    make = partial(make_dataset, Candidate(k.key, payload), lower(payload).io, HOOKS, 0, None)
     first, changed, other = make(3).sets[0], make(3).sets[-1], make(4).sets[-1]
     for name, values in first.inputs.items():
         new = changed.inputs[name]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tunegrad.config import TuneSettings, allowed_threads, default_store, resolve_settings
+from tunegrad.config.environment import group_bytes
 from tunegrad.errors import ConfigError, ModelError
 
 FILE = """
@@ -128,6 +129,22 @@ def test_allowed_threads_are_capped_by_the_environment() -> None:
 def test_bad_thread_cap_is_a_config_error(cap: str) -> None:
     with pytest.raises(ConfigError, match="is not a positive whole number"):
         allowed_threads({"TUNEGRAD_THREADS": cap})
+
+
+@pytest.mark.parametrize(
+    "groups", ["0::/a/b\n", "4:cpu:/x\n3:memory,pids:/a/b\n1:name=systemd:/\n"]
+)
+def test_memory_is_that_of_the_container(groups: str, tmp_path: Path) -> None:
+    top, name = (tmp_path, "memory.max")
+    if "memory" in groups:
+        top, name = tmp_path / "memory", "memory.limit_in_bytes"
+    assert group_bytes(groups, tmp_path) == ()
+    (top / "a" / "b").mkdir(parents=True)
+    (top / "a" / "b" / name).write_text("max\n")
+    (top / "a" / name).write_text("1000\n")
+    (top / name).write_text("3000\n")
+    (tmp_path / "unrelated.max").write_text("1\n")
+    assert sorted(group_bytes(groups, tmp_path)) == [1000, 3000]
 
 
 def test_limits_of_a_search_come_from_the_file_and_arguments_beat_it(tmp_path: Path) -> None:

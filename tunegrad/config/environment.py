@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
@@ -74,10 +75,41 @@ def usable_cpus() -> int:
 
 
 def machine_bytes() -> int:
-    """Bytes of this machine's memory, or of addresses that a process may have (``ulimit -v``)."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    """Bytes of this machine's memory, of that of its container, or of addresses that a process may
+    have (``ulimit -v``), whichever is least.
+    """
+    memory = min(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *_container_bytes())
     _, most = resource.getrlimit(resource.RLIMIT_AS)  # workers set the other for themselves
     return memory if most == resource.RLIM_INFINITY else min(memory, most)
+
+
+@lru_cache(maxsize=1)
+def _container_bytes() -> tuple[int, ...]:
+    """Limits of memory of this process's control groups."""
+    try:
+        groups = Path("/proc/self/cgroup").read_text()
+    except OSError:
+        return ()
+    return group_bytes(groups, Path("/sys/fs/cgroup"))
+
+
+def group_bytes(groups: str, root: Path) -> tuple[int, ...]:
+    """Limits of memory of control groups, of either version, and of those that they are in:
+    ``groups`` names them as Linux's ``/proc/self/cgroup`` does, ``root`` is where they are mounted.
+    """
+    found = []
+    for line in groups.splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        top, name = (
+            (root / "memory", "memory.limit_in_bytes") if controllers else (root, "memory.max")
+        )
+        group = top / path.lstrip("/")
+        for at in (group, *group.parents):
+            with suppress(OSError, ValueError):  # not there, or "max"
+                found += [int((at / name).read_text())] if at.is_relative_to(top) else []
+    return tuple(found)
 
 
 def allowed_threads(environ: Mapping[str, str] = os.environ) -> int:

@@ -139,7 +139,8 @@ class Limits:
 
     Two turns are enough of a candidate that took ``losing_factor`` times the best one's time in
     them. ``cache_bytes`` bounds the inputs that the bench keeps, the references that all referees
-    keep (and a quarter as much of inputs), and those that this process does.
+    keep (and a quarter as much of inputs), and those that this process does; each of them takes at
+    most an eighth of the machine's memory.
     """
 
     compile_s: float = 5.0
@@ -147,7 +148,7 @@ class Limits:
     run_memory_bytes: int = 8 << 30
     text_bytes: int = 8 << 20
     reference_s: float = 120.0
-    cache_bytes: int = 1 << 30
+    cache_bytes: int = 4 << 30
     worker_start_s: float = 60.0
     losing_factor: float = 1.1
 

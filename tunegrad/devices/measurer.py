@@ -47,6 +47,9 @@ from tunegrad.trial import Measured, Measurement, Policy, Properties, Status
 _REFEREES = 8
 """At most so many, one a core: each is a process."""
 
+_KEPT_SHARE = 8
+"""Of the machine's memory, for the inputs that the bench keeps, and for references."""
+
 _COPY_S = 60.0
 """For copying a kernel's inputs into the bench: far more than memory takes for that much."""
 
@@ -109,7 +112,9 @@ class DeviceMeasurer:
     ) -> None:
         self.device = device
         self.hooks = Hooks() if hooks is None else hooks
-        self.limits = Limits() if limits is None else limits
+        limits = Limits() if limits is None else limits
+        kept_bytes = min(limits.cache_bytes, machine_bytes() // _KEPT_SHARE)
+        self.limits = replace(limits, cache_bytes=kept_bytes)
         preload(self.hooks.modules)
         self._seed = seed
         start_s = self.limits.worker_start_s

@@ -21,7 +21,6 @@ from tunegrad.devices.job import (
     Candidate,
     Hooks,
     KernelIO,
-    Limits,
     Parameter,
     Reference,
 )
@@ -33,9 +32,8 @@ from tunegrad.ir.layout import Pack
 
 References = tuple[dict[str, Reference], ...]
 
-_SHARE = 64
-_BYTES = 16
-"""The share of kernels' data for references of a further input set, and an element's bytes."""
+_MOST = 1 << 20
+"""Elements of an output that are compared on a further input set; on the first one, all are."""
 
 _PACKS = 16
 """Packed constants that one kernel keeps: nearly every candidate packs in its own way."""
@@ -350,7 +348,6 @@ def make_dataset(
     candidate: Candidate,
     io: KernelIO,
     hooks: Hooks,
-    limits: Limits,
     seed: int,
     known: References | None,
     secret: int = 0,
@@ -369,10 +366,7 @@ def make_dataset(
             references = known[index]
         elif hooks.reference:
             references = load_hook(hooks.reference)(candidate.payload, inputs)
-            references = {
-                name: _thinned(r, index, limits.cache_bytes // (_SHARE * _BYTES))
-                for name, r in references.items()
-            }
+            references = {n: _thinned(r, index, _MOST) for n, r in references.items()}
         else:
             references = {}
         sets.append(InputSet(inputs, references))

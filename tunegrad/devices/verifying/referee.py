@@ -63,7 +63,7 @@ class Referee:
         count: int = 1,
     ) -> None:
         self._secret, kept_bytes = secret, limits.cache_bytes // count
-        self._hooks, self._limits, self._seed, self._memory = hooks, limits, seed, memory
+        self._hooks, self._seed, self._memory = hooks, seed, memory
         self._bulk = Bulk(team)
         self._kernels = DatasetCache(kept_bytes)
         self._inputs = KeptInputs(kept_bytes // _SHARE)
@@ -91,9 +91,7 @@ class Referee:
         return hand_over(drawn, self._memory)
 
     def _made(self, candidate: Candidate, io: KernelIO, known: References | None = None) -> Dataset:
-        return make_dataset(
-            candidate, io, self._hooks, self._limits, self._seed, known, self._secret
-        )
+        return make_dataset(candidate, io, self._hooks, self._seed, known, self._secret)
 
     def _keep(self, kernel_key: str, made: Dataset) -> Dataset:
         """Keep the references alone."""
