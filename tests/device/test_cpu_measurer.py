@@ -43,6 +43,7 @@ from tunegrad.devices.job import (
     identity,
 )
 from tunegrad.devices.measurer import DeviceMeasurer
+from tunegrad.devices.processes.isolated import IsolatedWorker
 from tunegrad.devices.verifying.handover import output_places
 from tunegrad.devices.verifying.referee import Referee
 from tunegrad.errors import DeviceError, InternalError
@@ -166,6 +167,26 @@ def test_referee_that_is_done_takes_the_next_kernel_whatever_another_one_still_w
         measurer.refer([])
         assert asked == {"slow": ["0"], "quick": ["1", "2", "3"]}
         assert [measurer._referee(str(n)) is quick for n in range(4)] == [False, True, True, True]
+
+
+@pytest.mark.parametrize("stopped", [TimeoutError, KeyboardInterrupt])
+def test_references_that_a_deadline_leaves_are_not_lost(monkeypatch, stopped):
+    kernels = [(Candidate(str(n), None), hostile.IO) for n in range(4)]
+    first = IsolatedWorker.first_to_answer
+
+    def ends(*_: object) -> IsolatedWorker:
+        monkeypatch.setattr(IsolatedWorker, "first_to_answer", first)
+        raise stopped
+
+    with DeviceMeasurer(host_device(2), HOOKS, Limits(), 2) as measurer:
+        measurer.refer(kernels[:2])
+        pids = [j._running.process.pid for j in measurer._referees]
+        monkeypatch.setattr(IsolatedWorker, "first_to_answer", ends)
+        with pytest.raises(stopped):
+            measurer.refer(kernels[2:])
+        measurer.wait_idle()
+        running = [j._running.process.pid for j in measurer._referees if j._running is not None]
+        assert running == (pids if stopped is TimeoutError else [])
 
 
 def test_packed_constant_is_filled_from_its_source():

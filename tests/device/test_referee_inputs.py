@@ -45,7 +45,7 @@ def test_referee_draws_once_for_references_and_benches(monkeypatch: pytest.Monke
     for _ in range(2):
         for candidate, io in asked:
             handed = take(judge.prepare(candidate, io), memory)
-            drawn = make(candidate, io, HOOKS, Limits(), 0, None).sets
+            drawn = make(candidate, io, HOOKS, 0, None).sets
             for inputs, each in zip(handed, drawn, strict=True):
                 assert inputs.keys() == each.inputs.keys()
                 assert all(same_bytes(inputs[name], each.inputs[name]) for name in inputs)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import secrets
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
@@ -49,6 +50,9 @@ _REFEREES = 8
 
 _KEPT_SHARE = 8
 """Of the machine's memory, for the inputs that the bench keeps, and for references."""
+
+_LATE_S = 5.0
+"""For what a referee works at when a deadline comes: a kernel takes it up to some seconds."""
 
 _COPY_S = 60.0
 """For copying a kernel's inputs into the bench: far more than memory takes for that much."""
@@ -141,6 +145,7 @@ class DeviceMeasurer:
             for _ in range(referees)
         )
         self._referee_of: dict[str, IsolatedWorker] = {}
+        self._referring: dict[IsolatedWorker, Callable[[], Ending]] = {}
         self._peaks: MachineLimits | None = None
         self._rights = examine.Rights()
         self._used = 0
@@ -196,8 +201,23 @@ class DeviceMeasurer:
         return [e.value if isinstance(e, Finished) else () for e in endings]
 
     def wait_idle(self) -> None:
-        """Return once nothing compiles."""
+        """Return once nothing compiles, and no referee works at what it was left with."""
         self._compilers.wait_idle()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Wait for the referees that were left at work by a deadline, for ``_LATE_S`` seconds: what
+        one has worked out so far is lost with it.
+        """
+        end_s = time.monotonic() + _LATE_S
+        while self._referring:
+            left_s = max(0.0, end_s - time.monotonic())
+            judge = IsolatedWorker.first_to_answer(self._referring, left_s)
+            answer = self._referring.pop(judge)
+            if time.monotonic() < end_s:
+                answer()
+            else:
+                judge.close()
 
     def _quiet(self) -> None:
         """Return once nothing runs beside what is timed next."""
@@ -209,10 +229,10 @@ class DeviceMeasurer:
         measuring.
 
         Where that fails it is computed once more when the kernel is measured, and fails for that
-        kernel alone.
+        kernel alone. Left by a deadline, the referees go on with the kernel that each is at.
         """
         self.wait_idle()
-        left, under_way = list(kernels), dict[IsolatedWorker, Callable[[], Ending]]()
+        left, under_way, limit_s = list(kernels), self._referring, self.limits.reference_s
         try:
             while left or under_way:
                 for judge in self._referees:
@@ -221,13 +241,12 @@ class DeviceMeasurer:
                             referee.on_referee,
                             Referee.refer,
                             *mine,
-                            limit_s=self.limits.reference_s,
+                            limit_s=limit_s,
                             reply_type=None,
                         )
-                under_way.pop(IsolatedWorker.first_to_answer(under_way, self.limits.reference_s))()
-        except BaseException:
-            for judge in under_way:
-                judge.close()
+                under_way.pop(IsolatedWorker.first_to_answer(under_way, limit_s))()
+        except KeyboardInterrupt:
+            self._end_referees()
             raise
 
     def _next(
@@ -244,7 +263,10 @@ class DeviceMeasurer:
     def _referee(self, kernel_key: str) -> IsolatedWorker:
         """The referee of a kernel: kernels that were not referred ahead take turns."""
         turn = len(self._referee_of) % len(self._referees)
-        return self._referee_of.setdefault(kernel_key, self._referees[turn])
+        judge = self._referee_of.setdefault(kernel_key, self._referees[turn])
+        if judge in self._referring:
+            self._settle()
+        return judge
 
     def measure_compiled(
         self,
@@ -330,9 +352,13 @@ class DeviceMeasurer:
         """Stop the workers and wait for them."""
         self._compilers.close()
         self._bench.close()
+        self._end_referees()
+        self._memory.clear()
+
+    def _end_referees(self) -> None:
+        self._referring.clear()
         for judge in self._referees:
             judge.close()
-        self._memory.clear()
 
     def __enter__(self) -> Self:
         return self
