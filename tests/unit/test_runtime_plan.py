@@ -18,7 +18,7 @@ from tunegrad.ir import graph as g
 from tunegrad.ir.dtypes import F32, dtype_of
 from tunegrad.ir.expr import Op
 from tunegrad.ir.fusion import LaunchPlan, schedule
-from tunegrad.ir.index import ALWAYS, as_index, var
+from tunegrad.ir.index import ALWAYS, Range, Valid, as_index, var
 from tunegrad.ir.interpret.kernel import interpret
 from tunegrad.ir.program import Pack
 from tunegrad.runtime import Code, Constants, Runner, lifetimes
@@ -291,6 +291,27 @@ def test_equal_packs_are_filled_once(weight: Any) -> None:
     )
     assert first is second
     np.testing.assert_array_equal(first.read("f32"), np.arange(12).reshape(3, 4).T.reshape(-1))
+
+
+def test_tail_of_many_columns_is_copied_in_parts() -> None:
+    tiles, columns, rows_ = 30, 320, 1024
+    column = var("i", tiles) * columns + var("j", columns)
+    valid = Valid((Range(column, 0, tiles * columns - 100),))
+    offset = column * rows_ + var("k", rows_)
+    pack = Pack("w.p", "w", F32, ("i", "k", "j"), (tiles, rows_, columns), offset, valid)
+    source = np.arange(tiles * columns * rows_, dtype=np.float32)
+    copied: list[int] = []
+
+    def assign(to: Any, values: Any) -> None:
+        copied.append(values.size)
+        to[...] = values
+
+    got = pack.run(source, assign=assign).reshape(tiles, rows_, columns)
+    wanted = source.reshape(tiles, columns, rows_).transpose(0, 2, 1).copy()
+    wanted[-1, :, -100:] = 0
+    np.testing.assert_array_equal(got, wanted)
+    assert sum(copied) == source.size - 100 * rows_
+    assert len(copied) < 10
 
 
 def test_constants_and_packs_start_on_cache_lines(weight: Any) -> None:

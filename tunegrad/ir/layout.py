@@ -199,7 +199,7 @@ class Pack:
             at = np.asarray(r.index.evaluate(env))  # type: ignore[arg-type]
             keep = keep & (at >= r.lo) & (at < r.hi)
         steps = self._steps()
-        if steps is not None and keep.size <= _PARTS:
+        if steps is not None and keep.size <= max(_PARTS, self.size // _PART):
             to = flat.reshape(self.extents)
             _copy_valid(to, keep, source, self.offset.const, steps, assign or _assign)
         else:
@@ -215,8 +215,10 @@ def _assign(to: NDArray[np.generic], values: NDArray[np.generic]) -> None:
     to[...] = values
 
 
-_PARTS = 4096
-"""Conditions of more distinct elements than this are looked at one by one."""
+_PARTS, _PART = 4096, 512
+"""Conditions of more distinct elements than this are looked at one by one, unless each of them is
+that of so many copied ones: a part of an array takes as long to copy as they do to pick.
+"""
 
 
 def _copy_valid(
