@@ -154,7 +154,7 @@ _EVALUATED_SHARE = 0.5
 _RESERVED_SHARE = 0.5
 """Share that may be kept for races and whole models, at most, however slow the models are."""
 
-_WHOLE_SHARE, _WHOLE_MOST_S = 0.12, 6.0
+_WHOLE_SHARE, _WHOLE_MOST_S = 0.09, 12.0
 
 _CLOSING_S = 0.3
 

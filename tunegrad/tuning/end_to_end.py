@@ -142,7 +142,7 @@ class Withdrawals:
                 self.trial(trial, failure)
 
 
-_PAIRED_SHARE = 0.3
+_PAIRED_SHARE, _PROFILED_SHARE = 0.65, 0.2
 """Of the tuned model and its defaults in turns, and of their kernels: the part of the time that is
 left at most.
 """
@@ -199,7 +199,10 @@ def measured_end_to_end(
     winners again, of the kernels ``fresh``: those with a new winner in this session that no other
     model of it runs.
     """
-    paired_s = _INTERRUPTED_S if interrupt.requested else min(PAIRED_S, _PAIRED_SHARE * left_s)
+    paired_s, profiled_s = (
+        _INTERRUPTED_S if interrupt.requested else min(PAIRED_S, share * left_s)
+        for share in (_PAIRED_SHARE, _PROFILED_SHARE)
+    )
     sound, weighed, tell = _UNBEGUN, dict[str, Weighed](), withdrawals.tell
     back: tuple[str, ...] = ()
     try:
@@ -210,7 +213,7 @@ def measured_end_to_end(
             tell(Warned(f"model {work.name}: its outputs were not compared: {sound.uncompared}"))
         tuned, default = models.of(work), models.of(work, stored=False)
         samples = _paired(models, tuned, default, paired_s)
-        launches = _profiled(models, work, [default, tuned], samples, paired_s, tell)
+        launches = _profiled(models, work, [default, tuned], samples, profiled_s, tell)
         back = _taken_back(models, tuned, default, samples, fresh, tell)
         if back:
             said = slower(work.name, gain_interval(samples[1], samples[0]), "these stand again")
@@ -327,12 +330,12 @@ def _profiled(
     work: Workload,
     both: Sequence[WholeModel],
     samples: Pair,
-    paired_s: float,
+    profiled_s: float,
     tell: Callable[[Event], None],
 ) -> dict[str, Pair]:
     """Launches of both models, for about so long; none where the budget ends before."""
     turn_s = RUNS * sum(map(median, samples))
-    turns = max(1, min(PROOF_TURNS, int(paired_s / turn_s)))
+    turns = max(1, min(PROOF_TURNS, int(profiled_s / turn_s)))
     try:
         before, after = (per_launch(work.plan, t) for t in models.bench.profiled(both, turns))
     except OutOfTimeError:

@@ -118,8 +118,10 @@ _CHECKS, _PAIRED = 6, 4
 _DATA_BYTES_PER_S = 50e6
 """Speed of drawing and binding inputs, sending and comparing outputs: half an idle core's."""
 
-PAIRED_S = 2.0
-"""Seconds in which two models are compared in the end, and their kernels, at most."""
+PAIRED_S = 6.0
+"""Seconds in which two models are compared in the end, and their kernels, at most: on a machine
+whose speed changes from turn to turn 20 pairs leave a gain of 1.07 open.
+"""
 
 _RACE_LOOKS, _WHOLE_LOOKS = 2, 3
 """Times that this is done to race models, and to compare two in the end."""
