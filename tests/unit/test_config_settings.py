@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tunegrad.config import TuneSettings, allowed_threads, default_store, resolve_settings
-from tunegrad.config.environment import group_bytes
+from tunegrad.config.environment import control_groups, memory_limits
 from tunegrad.errors import ConfigError, ModelError
 
 FILE = """
@@ -138,13 +138,19 @@ def test_memory_is_that_of_the_container(groups: str, tmp_path: Path) -> None:
     top, name = (tmp_path, "memory.max")
     if "memory" in groups:
         top, name = tmp_path / "memory", "memory.limit_in_bytes"
-    assert group_bytes(groups, tmp_path) == ()
+    own = tmp_path / "own"
+    own.write_text(groups)
+
+    def limits() -> tuple[int, ...]:
+        return memory_limits(control_groups("memory", tmp_path, own))
+
+    assert limits() == ()
     (top / "a" / "b").mkdir(parents=True)
     (top / "a" / "b" / name).write_text("max\n")
     (top / "a" / name).write_text("1000\n")
     (top / name).write_text("3000\n")
     (tmp_path / "unrelated.max").write_text("1\n")
-    assert sorted(group_bytes(groups, tmp_path)) == [1000, 3000]
+    assert sorted(limits()) == [1000, 3000]
 
 
 def test_limits_of_a_search_come_from_the_file_and_arguments_beat_it(tmp_path: Path) -> None:

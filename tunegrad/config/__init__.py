@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     # isort: off
     from .builders import build_model, import_builder, users_frames
     from .environment import (
-        DEFAULT_DEVICE, MOST_THREADS, allowed_threads, cache_dir, cpu_target, default_store,
-        machine_bytes, perf_map, usable_cpus,
+        DEFAULT_DEVICE, MOST_THREADS, allowed_threads, cache_dir, control_groups, cpu_target,
+        default_store, machine_bytes, perf_map, usable_cpus,
     )  # fmt: skip
     from .models import (
         CALIBRATED, calibrated_model, calibration_file, check_package, config_names, configs_dir,

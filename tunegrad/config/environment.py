@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 
 from tunegrad.errors import ConfigError
+
+_CGROUP = Path("/sys/fs/cgroup")
 
 MOST_THREADS = 1024
 """Threads of one device, at most: more than the CPUs of the largest machines with one memory."""
@@ -86,30 +89,39 @@ def machine_bytes() -> int:
 @lru_cache(maxsize=1)
 def _container_bytes() -> tuple[int, ...]:
     """Limits of memory of this process's control groups."""
-    try:
-        groups = Path("/proc/self/cgroup").read_text()
-    except OSError:
-        return ()
-    return group_bytes(groups, Path("/sys/fs/cgroup"))
+    return memory_limits(control_groups("memory"))
 
 
-def group_bytes(groups: str, root: Path) -> tuple[int, ...]:
-    """Limits of memory of control groups, of either version, and of those that they are in:
-    ``groups`` names them as Linux's ``/proc/self/cgroup`` does, ``root`` is where they are mounted.
-    """
+def memory_limits(groups: Iterable[Path]) -> tuple[int, ...]:
+    """Limits of memory, in bytes, that control groups of either version set."""
     found = []
-    for line in groups.splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        top, name = (
-            (root / "memory", "memory.limit_in_bytes") if controllers else (root, "memory.max")
-        )
-        group = top / path.lstrip("/")
-        for at in (group, *group.parents):
-            with suppress(OSError, ValueError):  # not there, or "max"
-                found += [int((at / name).read_text())] if at.is_relative_to(top) else []
+    for at, name in product(groups, ("memory.max", "memory.limit_in_bytes")):
+        with suppress(OSError, ValueError):  # not there, or "max"
+            found.append(int((at / name).read_text()))
     return tuple(found)
+
+
+def control_groups(
+    controller: str, root: Path = _CGROUP, own: Path = Path("/proc/self/cgroup")
+) -> list[Path]:
+    """Directories of the control groups, of either version, whose limits of a ``controller`` bind
+    this process: those that ``own`` names, and all above them, up to the ``root`` of their mounts.
+    """
+    found = [root, root / controller]
+    try:
+        lines = own.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return found
+    for line in lines:
+        _, controllers, name = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        base = root / controller if controllers else root
+        path = base / name.lstrip("/")
+        while path != base and base in path.parents:
+            found.append(path)
+            path = path.parent
+    return found
 
 
 def allowed_threads(environ: Mapping[str, str] = os.environ) -> int:

@@ -206,8 +206,8 @@ class DeviceMeasurer:
         self._settle()
 
     def _settle(self) -> None:
-        """Wait for the referees that were left at work by a deadline, for ``_LATE_S`` seconds: what
-        one has worked out so far is lost with it.
+        """Wait for the referees that were left at work by a deadline; end those that are not done
+        after ``_LATE_S`` seconds, with all that they have worked out.
         """
         end_s = time.monotonic() + _LATE_S
         while self._referring:
@@ -356,6 +356,7 @@ class DeviceMeasurer:
         self._memory.clear()
 
     def _end_referees(self) -> None:
+        """Stop the referees, at work or not."""
         self._referring.clear()
         for judge in self._referees:
             judge.close()

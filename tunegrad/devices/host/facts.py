@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from tunegrad.config import cache_dir, cpu_target
+from tunegrad.config import cache_dir, control_groups, cpu_target
 from tunegrad.devices.processes.system_calls import number
 from tunegrad.errors import ConfigError, DeviceError
 from tunegrad.ir.target import Rates, Target, TileUnit
@@ -546,8 +546,6 @@ def without_tiles(features: Iterable[str]) -> tuple[str, ...]:
 # ---- facts
 
 
-_CGROUP = Path("/sys/fs/cgroup")
-
 _L1_BYTES, _L2_BYTES, _L3_BYTES = 32 << 10, 512 << 10, 8 << 20
 
 
@@ -644,27 +642,12 @@ def usable_cores() -> int:
 def cpu_limit(group: Path | None = None) -> int:
     """Whole CPUs that the cgroup's quota (v2 or v1) allows, rounded up; else the allowed cores."""
     allowed = len(os.sched_getaffinity(0))
-    roots = (group,) if group is not None else tuple(_groups())
+    roots = (group,) if group is not None else tuple(control_groups("cpu"))
     for root in roots:
         quota, period = _read_quota(root)
         if quota > 0 and period > 0:
             allowed = min(allowed, max(1, -(-quota // period)))
     return allowed
-
-
-def _groups() -> list[Path]:
-    """Every directory whose quota binds this process: its own group and all above it."""
-    found = [_CGROUP, _CGROUP / "cpu"]
-    for line in _read(Path("/proc/self/cgroup")).splitlines():
-        _, controllers, name = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        base = _CGROUP / "cpu" if controllers else _CGROUP
-        path = base / name.lstrip("/")
-        while path != base and base in path.parents:
-            found.append(path)
-            path = path.parent
-    return found
 
 
 def _read_quota(root: Path) -> tuple[int, int]:
@@ -696,7 +679,7 @@ def cpu_quota(roots: Sequence[Path]) -> str:
 @cache
 def _quota_text() -> str:
     """Read once: a session's rows are of one machine."""
-    return cpu_quota(_groups())
+    return cpu_quota(control_groups("cpu"))
 
 
 @cache
