@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import inf
 from statistics import median
+from time import monotonic
 
 from tunegrad.db import Evidence, Store
 from tunegrad.errors import (
@@ -142,9 +143,9 @@ class Withdrawals:
                 self.trial(trial, failure)
 
 
-_PAIRED_SHARE, _PROFILED_SHARE = 0.65, 0.2
-"""Of the tuned model and its defaults in turns, and of their kernels: the part of the time that is
-left at most.
+_PAIRED_SHARE, _PROFILED_SHARE = 0.75, 0.8
+"""Of the tuned model and its defaults in turns, and then of their kernels: the part of the time
+that is left by then, at most.
 """
 
 _INTERRUPTED_S = 0.3
@@ -199,10 +200,13 @@ def measured_end_to_end(
     winners again, of the kernels ``fresh``: those with a new winner in this session that no other
     model of it runs.
     """
-    paired_s, profiled_s = (
-        _INTERRUPTED_S if interrupt.requested else min(PAIRED_S, share * left_s)
-        for share in (_PAIRED_SHARE, _PROFILED_SHARE)
-    )
+    over_s = monotonic() + left_s
+
+    def seconds(share: float) -> float:
+        """Seconds of that share of what is left now: on a busy machine a check takes most of it."""
+        rest_s = max(0.0, over_s - monotonic())
+        return _INTERRUPTED_S if interrupt.requested else min(PAIRED_S, share * rest_s)
+
     sound, weighed, tell = _UNBEGUN, dict[str, Weighed](), withdrawals.tell
     back: tuple[str, ...] = ()
     try:
@@ -212,14 +216,16 @@ def measured_end_to_end(
         if sound.uncompared:
             tell(Warned(f"model {work.name}: its outputs were not compared: {sound.uncompared}"))
         tuned, default = models.of(work), models.of(work, stored=False)
-        samples = _paired(models, tuned, default, paired_s)
+        models.bench.check([tuned, default])
+        samples = _paired(models, tuned, default, seconds(_PAIRED_SHARE))
+        profiled_s = seconds(_PROFILED_SHARE)
         launches = _profiled(models, work, [default, tuned], samples, profiled_s, tell)
         back = _taken_back(models, tuned, default, samples, fresh, tell)
         if back:
             said = slower(work.name, gain_interval(samples[1], samples[0]), "these stand again")
             tell(Warned(said or f"model {work.name}: default schedules stand again"))
             tuned = models.of(work)
-            samples = _paired(models, tuned, default, paired_s)
+            samples = _paired(models, tuned, default, seconds(1.0))
         same = {key for key, text in tuned.actions.items() if default.actions[key] == text}
         weighed = _weighed(launches, same, frozenset(back))
         state = models.bench.state()
