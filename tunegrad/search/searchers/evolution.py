@@ -26,7 +26,7 @@ from .ledger import Row, Traces
 from .one_by_one import TRIES, OneByOne, RandomChooser, cautious
 
 _Choices = dict[str, int]
-_Key = tuple[tuple[str, int], ...]
+_Key = frozenset[tuple[str, int]]
 
 _FEWEST = 12
 """Rows before a model is trained and parents are bred from: fewer say nothing."""
@@ -185,4 +185,4 @@ class EvolutionarySearcher(OneByOne):
 
 
 def _key(choices: _Choices) -> _Key:
-    return tuple(sorted(choices.items()))
+    return frozenset(choices.items())
