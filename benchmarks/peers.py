@@ -121,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> _Run:
-    budget_s = _MODELS_BUDGET_S if options.suite == "models" else _KERNEL_BUDGET_S
+    budget_s = _MODELS_BUDGET_S if options.suite in ("models", "batches") else _KERNEL_BUDGET_S
     if options.budget is not None:
         budget_s = options.budget
     return _Run(
@@ -151,7 +151,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks.peers", description=__doc__.splitlines()[0]
     )
     parser.add_argument(
-        "--suite", choices=sorted(SUITES), required=True, help="kernels: all suites but models"
+        "--suite", choices=sorted(SUITES), required=True, help="kernels: all suites without models"
     )
     parser.add_argument(
         "--threads", type=_positive, default=len(machine.cores()), help="of each contestant"

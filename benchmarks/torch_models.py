@@ -146,7 +146,8 @@ class Mlp(nn.Module):
 
 @functools.lru_cache(maxsize=4)
 def build(name: str) -> nn.Module:
-    """The named model in evaluation mode, always with the same weights.
+    """The named model in evaluation mode, always with the same weights, whatever batch the name
+    says (``resnet18[batch=8]``).
 
     The caller must not change it in place.
     """
@@ -157,7 +158,7 @@ def build(name: str) -> nn.Module:
         "encoder": Encoder,
         "mlp": Mlp,
     }
-    model = factories[name]().eval().requires_grad_(False)
+    model = factories[name.partition("[")[0]]().eval().requires_grad_(False)
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
             module.running_mean.normal_(0.0, 0.1)

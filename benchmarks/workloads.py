@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "BATCHES",
     "KERNELS",
     "MODELS",
     "SUITES",
@@ -182,19 +183,27 @@ MODELS: tuple[Workload, ...] = (
     Workload("mlp", "model", ((1, 784),)),
 )
 
+_IMAGE = (3, 224, 224)
+BATCHES: tuple[Workload, ...] = (
+    *(Workload(f"resnet18[batch={n}]", "model", ((n, *_IMAGE),)) for n in (8, 32)),
+    *(Workload(f"resnet50[batch={n}]", "model", ((n, *_IMAGE),)) for n in (8, 32)),
+    Workload("encoder[batch=8]", "model", ((8, 128, 768),)),
+)
+
 _GROUPS: dict[str, tuple[Workload, ...]] = {
     "gemm": _GEMM,
     "memory": _MEMORY,
     "convs": _CONVS,
     "rows": _ROWS,
     "models": MODELS,
+    "batches": BATCHES,
 }
 SUITES: dict[str, tuple[Workload, ...]] = {"kernels": KERNELS, **_GROUPS}
 
 
 def group_of(name: str) -> str:
-    """The group (gemm, memory, convs, rows or models) of the workload with this name; empty for any
-    other name.
+    """The group (gemm, memory, convs, rows, models or batches) of the workload with this name;
+    empty for any other name.
     """
     return next(
         (group for group, workloads in _GROUPS.items() if any(w.name == name for w in workloads)),
