@@ -33,6 +33,7 @@ entry:
   %c = fcmp olt float %e, 0x3F80000000000000
   %sunk1 = select i1 %c, ptr %b0, ptr %sink
   store float %e, ptr %sunk1, align 4
+  call void @llvm.masked.store.v4f32.p0(<4 x float> %v, ptr %sunk1, i32 4, <4 x i1> %m)
   call void @tg_barrier(ptr %team)
   ret void
 }
@@ -59,6 +60,16 @@ BAD_LINES = (
     (_IN_BODY, "  %m = select i1 true, ptr %b0, ptr %sink\n  %n = load i64, ptr %m, align 8\n"),
     (_IN_BODY, "  %sunk2 = select i1 true, ptr %b0, ptr %sink\n  %n = load i64, ptr %sunk2\n"),
     (_IN_BODY, "  %sunk2 = select i1 true, ptr %b0, ptr %sink\n  store ptr %sunk2, ptr %b0\n"),
+    (_IN_BODY, "  store <32 x float> zeroinitializer, ptr %sunk1, align 4\n"),
+    (_IN_BODY, "  store <16 x fp128> zeroinitializer, ptr %sunk1, align 4\n"),
+    (
+        _IN_BODY,
+        "  call void @llvm.masked.store.v9f64.p0(<9 x double> %w, ptr %sunk1, i32 8, <9 x i1> 1)\n",
+    ),
+    (
+        _IN_BODY,
+        "  call void @llvm.masked.store.v4f32.p0(<4 x float> %v, ptr %sink, i32 4, <4 x i1> %m)\n",
+    ),
     (_IN_BODY, "  fence seq_cst %m = load i64, ptr %team\n"),
     (_IN_BODY, "  %m = inttoptr i64 4096 to ptr\n"),
     (_IN_BODY, "  %m = getelementptr i8, ptr null, i64 4096\n"),

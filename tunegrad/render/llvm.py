@@ -954,15 +954,21 @@ class _Renderer(LlvmValues):
 
     def store_scalar(self, address: str, raw: str, dtype: DType, mask: str | None) -> None:
         if mask is not None:
-            chosen = f"%sunk{self.number()}"
-            self.emit(f"{chosen} = select i1 {mask}, ptr {address}, ptr %sink")
-            address = chosen
+            address = self._sunk(mask, address)
         self.emit(f"store {memory_type(dtype)} {raw}, ptr {address}, align {dtype.itemsize}")
 
     def store_vector(
         self, address: str, raw: str, dtype: DType, lanes: int, mask: str | None
     ) -> None:
+        """Neighbours, where the mask is true.
+
+        What a mask asks of all lanes alike chooses the address: a masked store without lanes takes
+        hundreds of cycles where no page may be written, as beyond a buffer.
+        """
         t = f"<{lanes} x {memory_type(dtype)}>"
+        if mask in self.shared and lanes * dtype.itemsize <= ALIGN:
+            whole, mask = self.shared[mask]
+            address = self._sunk(whole, address)
         if mask is None:
             self.emit(f"store {t} {raw}, ptr {address}, align {dtype.itemsize}")
             return
@@ -986,6 +992,12 @@ class _Renderer(LlvmValues):
             f"{dtype.itemsize}, "
             f"<{lanes} x i1> {mask})"
         )
+
+    def _sunk(self, mask: str, address: str) -> str:
+        """The address where the mask is true, else one that nothing reads."""
+        chosen = f"%sunk{self.number()}"
+        self.emit(f"{chosen} = select i1 {mask}, ptr {address}, ptr %sink")
+        return chosen
 
     def _lane_address(self, address: str, one: str, lane: int) -> str:
         return (

@@ -9,8 +9,8 @@ can be hidden by how a text is spaced.
     %team        is handed on, and to tg_barrier
     pointers     come from parameters, constants and offsets: none is loaded, and none made of
                  numbers
-    alloca       is ``%sink`` alone, to which lanes that are masked off store (``%sunk``); it is
-                 never read
+    alloca       is ``%sink`` alone, to which lanes that are masked off store (``%sunk``), a
+                 vector of its size at the most; it is never read
     tiles        of registers are released where a function ends
 """
 
@@ -88,6 +88,8 @@ _FORMS = (
         (
             r"  %sunk0+ = select (?:(?!%sunk).)*%sink"
             r"|  store (?:(?!%sunk).)*, ptr %sunk0+, align 0+"
+            r"|  call void @llvm\.masked\.store\.(?:(?!%sunk).)*, ptr %sunk0+, i00 0+, "
+            r"[^%]*(?:%\w+)?\)"
         ),
     ),
 )
@@ -101,6 +103,12 @@ _LOADED = re.compile(
     r"(?:(%[\w.]+) = getelementptr ptr, ptr %buffers, i64 (\d+)\n  )?"
     r"%[\w.]+ = load ptr, ptr (\1|%buffers)\n"
 )
+_SUNK = re.compile(
+    r"(?: store |\.store\.[\w.]+\()(?:<(\d+) x (\w+)>|(\w+)) (?=[^\n]*, ptr %sunk\d+, )"
+)
+_SINK_BYTES, _BYTES = 64, {
+    "i8": 1, "i16": 2, "i32": 4, "i64": 8, "half": 2, "bfloat": 2, "float": 4, "double": 8,
+}  # fmt: skip
 _RELEASED = re.compile(r"  call void @llvm\.x86\.tilerelease\(\)\n(?:  fence seq_cst\n)?  ret void")
 
 
@@ -123,6 +131,9 @@ def check_text(text: str, entry: str, buffers: int) -> None:
     for name, arguments in _CALL.findall(text):
         _check_call(name, arguments, functions.get(name))
     _check_table(text, buffers)
+    for lanes, kind, one in _SUNK.findall(text):
+        if int(lanes or 1) * _BYTES.get(kind or one, _SINK_BYTES + 1) > _SINK_BYTES:
+            _refuse(f"more than {_SINK_BYTES} bytes are stored to %sink")
     if "@llvm.x86.tile" in text:
         _check_tiles(text)
 
