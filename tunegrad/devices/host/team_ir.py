@@ -28,8 +28,9 @@ stands still, lets it run on this core instead, and sleeps until it is through; 
 
 Where that happened in a run of a plan, other processes want these cores. The next runs find out
 what is faster there: the team, or all shares by the caller (``alone``), which leaves its helpers
-asleep. One of ``_TURNS`` runs is by the slower way, or of as many as take as long. It ends with a
-run of the team in which no helper was late.
+asleep. One of ``_TURNS`` runs is by the slower way, or of as many as take as long; at first one of
+``_SOON`` is by the team, since most neighbours are gone by then. It ends with a run of the team in
+which no helper was late.
 
 A team may have no threads of its own: OpenMP's, where it is given that. The caller runs a plan in one
 parallel region, whose other threads are helpers until the plan is over. They are never moved to
@@ -78,9 +79,10 @@ takes to wake them.
 _STILL = 256
 """Pauses in which the clock of a thread that runs goes on."""
 
-_TURNS, _MOST_TURNS, _MEAN = 16, 256, 4
-"""Runs of a plan, beside others, of which one is by the slower way, at least and at most; the weight
-of what was before, and the most times that a run counts as, which a pause of the process may be in.
+_SOON, _TURNS, _MOST_TURNS, _MEAN = 4, 16, 256, 4
+"""Runs of a plan, beside others, of which one is by the slower way, at first, then at least, and at
+most; the weight of what was before, and the most times that a run counts as, which a pause of the
+process may be in.
 """
 
 _GENERATION, _SLEEPERS, _HELD_UP, _ARRIVED, _OPENED = 64, 128, 132, 192, 256
@@ -566,14 +568,17 @@ def _(f: Writer, team: Value, plan: Value, n: Value) -> None:
         ran = f.call("i32", "plan_by", team, plan, n)
         f.store(f.load("i32", team_late, "monotonic"), late)
         f.store(none, team_late, "monotonic")
+        f.store(zero, turns)
         f.give(ran)
     turn = f.load("i64", turns) + 1
     f.store(turn, turns)
     means = f.load("i64", by_team), f.load("i64", by_caller)
     most, least = (f.call("i64", f"llvm.{x}.i64", *means) for x in ("umax", "umin"))
-    every = f.call("i64", "llvm.umax.i64", most // (least + 1), f.constant("i64", _TURNS))
+    by_one = means[0] > means[1]
+    few = f.select(by_one & (turn < _TURNS), f.constant("i64", _SOON), _TURNS)
+    every = f.call("i64", "llvm.umax.i64", most // (least + 1), few)
     every = f.call("i64", "llvm.umin.i64", every, f.constant("i64", _MOST_TURNS))
-    alone = (means[0] > means[1]) ^ (turn % every).equals(0)
+    alone = by_one ^ (turn % every).equals(0)
     f.store(f.cast("zext", alone, "i64"), team_alone)
     start = _now(f)
     ran = f.call("i32", "plan_by", team, plan, n)
