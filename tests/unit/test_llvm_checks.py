@@ -62,6 +62,8 @@ BAD_LINES = (
     (_IN_BODY, "  %sunk2 = select i1 true, ptr %b0, ptr %sink\n  store ptr %sunk2, ptr %b0\n"),
     (_IN_BODY, "  store <32 x float> zeroinitializer, ptr %sunk1, align 4\n"),
     (_IN_BODY, "  store <16 x fp128> zeroinitializer, ptr %sunk1, align 4\n"),
+    (_IN_BODY, "  store [17 x float] zeroinitializer, ptr %sunk1, align 4\n"),
+    (_IN_BODY, "  store <4 x <9 x i32>> zeroinitializer, ptr %sunk1, align 4\n"),
     (
         _IN_BODY,
         "  call void @llvm.masked.store.v9f64.p0(<9 x double> %w, ptr %sunk1, i32 8, <9 x i1> 1)\n",

@@ -103,12 +103,13 @@ _LOADED = re.compile(
     r"(?:(%[\w.]+) = getelementptr ptr, ptr %buffers, i64 (\d+)\n  )?"
     r"%[\w.]+ = load ptr, ptr (\1|%buffers)\n"
 )
-_SUNK = re.compile(
-    r"(?: store |\.store\.[\w.]+\()(?:<(\d+) x (\w+)>|(\w+)) (?=[^\n]*, ptr %sunk\d+, )"
-)
-_SINK_BYTES, _BYTES = 64, {
+_SUNK = re.compile(r"(?: store |\.store\.[\w.]+\()(?:<(\d+) x )?(\w+)>? (?=[^\n]*, ptr %sunk\d+, )")
+_BYTES = {
     "i8": 1, "i16": 2, "i32": 4, "i64": 8, "half": 2, "bfloat": 2, "float": 4, "double": 8,
 }  # fmt: skip
+_BEYOND = 65
+"""Bytes, more than ``%sink`` has."""
+
 _RELEASED = re.compile(r"  call void @llvm\.x86\.tilerelease\(\)\n(?:  fence seq_cst\n)?  ret void")
 
 
@@ -131,9 +132,9 @@ def check_text(text: str, entry: str, buffers: int) -> None:
     for name, arguments in _CALL.findall(text):
         _check_call(name, arguments, functions.get(name))
     _check_table(text, buffers)
-    for lanes, kind, one in _SUNK.findall(text):
-        if int(lanes or 1) * _BYTES.get(kind or one, _SINK_BYTES + 1) > _SINK_BYTES:
-            _refuse(f"more than {_SINK_BYTES} bytes are stored to %sink")
+    sunk = [int(lanes or 1) * _BYTES.get(kind, _BEYOND) for lanes, kind in _SUNK.findall(text)]
+    if max(sunk, default=0) >= _BEYOND or len(sunk) != text.count(", ptr %sunk"):
+        _refuse("more is stored to %sink than it holds")
     if "@llvm.x86.tile" in text:
         _check_tiles(text)
 
