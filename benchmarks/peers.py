@@ -121,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> _Run:
-    budget_s = _MODELS_BUDGET_S if options.suite in ("models", "batches") else _KERNEL_BUDGET_S
+    budget_s = _MODELS_BUDGET_S if SUITES[options.suite][0].is_model else _KERNEL_BUDGET_S
     if options.budget is not None:
         budget_s = options.budget
     return _Run(

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
-    "BATCHES",
     "KERNELS",
     "MODELS",
     "SUITES",
@@ -184,7 +183,7 @@ MODELS: tuple[Workload, ...] = (
 )
 
 _IMAGE = (3, 224, 224)
-BATCHES: tuple[Workload, ...] = (
+_BATCHES: tuple[Workload, ...] = (
     *(Workload(f"resnet18[batch={n}]", "model", ((n, *_IMAGE),)) for n in (8, 32)),
     *(Workload(f"resnet50[batch={n}]", "model", ((n, *_IMAGE),)) for n in (8, 32)),
     Workload("encoder[batch=8]", "model", ((8, 128, 768),)),
@@ -196,7 +195,7 @@ _GROUPS: dict[str, tuple[Workload, ...]] = {
     "convs": _CONVS,
     "rows": _ROWS,
     "models": MODELS,
-    "batches": BATCHES,
+    "batches": _BATCHES,
 }
 SUITES: dict[str, tuple[Workload, ...]] = {"kernels": KERNELS, **_GROUPS}
 

@@ -21,6 +21,8 @@ from collections import Counter
 from functools import lru_cache
 
 from tunegrad.errors import CompileFailure
+from tunegrad.ir.dtypes import DTYPES
+from tunegrad.render.llvm_values import memory_type
 
 __all__ = ["check_text"]
 
@@ -104,9 +106,7 @@ _LOADED = re.compile(
     r"%[\w.]+ = load ptr, ptr (\1|%buffers)\n"
 )
 _SUNK = re.compile(r"(?: store |\.store\.[\w.]+\()(?:<(\d+) x )?(\w+)>? (?=[^\n]*, ptr %sunk\d+, )")
-_BYTES = {
-    "i8": 1, "i16": 2, "i32": 4, "i64": 8, "half": 2, "bfloat": 2, "float": 4, "double": 8,
-}  # fmt: skip
+_BYTES = {memory_type(t): t.itemsize for t in DTYPES.values()}
 _BEYOND = 65
 """Bytes, more than ``%sink`` has."""
 

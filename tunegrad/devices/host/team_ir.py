@@ -568,17 +568,16 @@ def _(f: Writer, team: Value, plan: Value, n: Value) -> None:
         ran = f.call("i32", "plan_by", team, plan, n)
         f.store(f.load("i32", team_late, "monotonic"), late)
         f.store(none, team_late, "monotonic")
-        f.store(zero, turns)
         f.give(ran)
     turn = f.load("i64", turns) + 1
     f.store(turn, turns)
     means = f.load("i64", by_team), f.load("i64", by_caller)
     most, least = (f.call("i64", f"llvm.{x}.i64", *means) for x in ("umax", "umin"))
-    by_one = means[0] > means[1]
-    few = f.select(by_one & (turn < _TURNS), f.constant("i64", _SOON), _TURNS)
-    every = f.call("i64", "llvm.umax.i64", most // (least + 1), few)
+    slower = means[0] > means[1]
+    fewest = f.select(slower & (turn < _TURNS), f.constant("i64", _SOON), _TURNS)
+    every = f.call("i64", "llvm.umax.i64", most // (least + 1), fewest)
     every = f.call("i64", "llvm.umin.i64", every, f.constant("i64", _MOST_TURNS))
-    alone = by_one ^ (turn % every).equals(0)
+    alone = slower ^ (turn % every).equals(0)
     f.store(f.cast("zext", alone, "i64"), team_alone)
     start = _now(f)
     ran = f.call("i32", "plan_by", team, plan, n)
@@ -592,8 +591,10 @@ def _(f: Writer, team: Value, plan: Value, n: Value) -> None:
     known = f.call("i64", "llvm.umin.i64", known, took * _MEAN)
     f.store(f.select(before.equals(0), took, known), mean)
     with f.when(alone.equals(0)):
-        f.store(f.load("i32", team_late, "monotonic"), late)
+        again = f.load("i32", team_late, "monotonic")
+        f.store(again, late)
         f.store(none, team_late, "monotonic")
+        f.store(f.select(again.equals(0), zero, turn), turns)
     f.give(ran)
 
 
