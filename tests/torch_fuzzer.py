@@ -823,8 +823,9 @@ def differs(case: Case, door: str) -> str:
     Doors are ``compile``, twice on other values, ``frozen``, that with ``freezing``, ``train``, which
     compares gradients as well, and ``from_torch``. An error is a difference.
     "judged: ..." is a difference that PyTorch has with itself: where results of its operations are
-    rounded otherwise, where these read copies and not views, where it runs its own decompositions,
-    or where it trains by its own backend; or an error that it raises for that backend, too.
+    rounded otherwise, where these read copies and not views, where it runs its own decompositions
+    or computes in float64, or where it trains by its own backend; or an error that it raises for
+    that backend, too.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -921,6 +922,19 @@ def _eager(
 # ---- other answers of PyTorch
 
 
+def _in_float64(case: Case, turn: int, want: Sequence[Tensor]) -> list[Tensor]:
+    """PyTorch's results computed in float64, in the dtypes of those that are ``want``ed: where a
+    channel is one number everywhere, it norms it to 1.5e-5 in float32, and to 0 so.
+    """
+    module = Drawn(case.program).double()
+    for t in range(turn + 1):
+        given = [x.double() if x.dtype.is_floating_point else x for x in _inputs(case, t)]
+        with torch.no_grad():
+            found = module(*given)
+    made = [*found, *given, *module.buffers()]
+    return [x.to(w.dtype) for x, w in zip(made, want, strict=True)]
+
+
 _EXACT = frozenset(
     ["_unsafe_index", "abs", "amax", "amin", "arange", "as_strided_copy", "cat", "clamp", "clamp_max",
      "clamp_min", "clone", "constant_pad_nd", "copy", "cummax", "cummin", "embedding", "empty",
@@ -1003,6 +1017,8 @@ def _held(
             return f"judged: rounded otherwise: {first}"
     others = {"copies": lambda: answer(case, turn, copies=True),
               "decompositions": lambda: answer(case, turn, mode=_Decomposed())}  # fmt: skip
+    if answer is _eager:
+        others["float64"] = lambda: _in_float64(case, turn, want)
     if answer is _trained:
         others["its own backend"] = lambda: _by_own_backend(case, turn)
     for name, other_way in others.items():
