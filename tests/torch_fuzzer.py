@@ -906,12 +906,22 @@ def _inputs(case: Case, turn: int) -> list[Tensor]:
 
 
 def _eager(
-    case: Case, turn: int, copies: bool = False, mode: TorchDispatchMode | None = None
+    case: Case,
+    turn: int,
+    copies: bool = False,
+    mode: TorchDispatchMode | None = None,
+    wide: bool = False,
 ) -> list[Tensor]:
-    """PyTorch's outputs, inputs and buffers after so many calls and one."""
+    """PyTorch's outputs, inputs and buffers after so many calls and one; ``wide``: in float64, where
+    it norms a channel that is one number everywhere to 0, and not to 1.5e-5.
+    """
     module = Drawn(case.program, copies)
+    if wide:
+        module.double()
     for t in range(turn + 1):
         inputs = _inputs(case, t)
+        if wide:
+            inputs = [x.double() if x.dtype.is_floating_point else x for x in inputs]
         with torch.no_grad(), mode or contextlib.nullcontext():
             if isinstance(mode, Rounded):
                 inputs = [mode.rounded(x) for x in inputs]
@@ -920,19 +930,6 @@ def _eager(
 
 
 # ---- other answers of PyTorch
-
-
-def _in_float64(case: Case, turn: int, want: Sequence[Tensor]) -> list[Tensor]:
-    """PyTorch's results computed in float64, in the dtypes of those that are ``want``ed: where a
-    channel is one number everywhere, it norms it to 1.5e-5 in float32, and to 0 so.
-    """
-    module = Drawn(case.program).double()
-    for t in range(turn + 1):
-        given = [x.double() if x.dtype.is_floating_point else x for x in _inputs(case, t)]
-        with torch.no_grad():
-            found = module(*given)
-    made = [*found, *given, *module.buffers()]
-    return [x.to(w.dtype) for x, w in zip(made, want, strict=True)]
 
 
 _EXACT = frozenset(
@@ -1018,7 +1015,9 @@ def _held(
     others = {"copies": lambda: answer(case, turn, copies=True),
               "decompositions": lambda: answer(case, turn, mode=_Decomposed())}  # fmt: skip
     if answer is _eager:
-        others["float64"] = lambda: _in_float64(case, turn, want)
+        others["float64"] = lambda: [
+            x.to(w.dtype) for x, w in zip(answer(case, turn, wide=True), want, strict=True)
+        ]
     if answer is _trained:
         others["its own backend"] = lambda: _by_own_backend(case, turn)
     for name, other_way in others.items():
